@@ -1,0 +1,25 @@
+"""Statistics on learned Riemannian manifolds with honest error bars.
+
+Importing probgeo switches JAX to 64-bit floats (`jax_enable_x64`), for the whole process: the
+solvers need the digits.
+"""
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+from probgeo import solvers  # noqa: E402
+from probgeo.gaussian import Gaussian  # noqa: E402
+from probgeo.ode import ConvergenceWarning, Curve, kernels, solve_bvp, solve_ivp  # noqa: E402
+
+__all__ = [
+    "ConvergenceWarning",
+    "Curve",
+    "Gaussian",
+    "kernels",
+    "solve_bvp",
+    "solve_ivp",
+    "solvers",
+]
+
+__version__ = "0.1.0"

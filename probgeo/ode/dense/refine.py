@@ -1,0 +1,54 @@
+"""Iterative refinement (Sec. 3.3.1), damped."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED
+
+SMALLEST_STEP = 1e-4
+
+
+class Refined(NamedTuple):
+    """The best iterate, its relative residual, how it ended and after how many sweeps."""
+
+    x: Array
+    residual: Float[Array, ""]
+    status: Array
+    sweeps: Array
+
+
+def damped_sweeps(
+    sweep: Callable[[Array], tuple[Array, Array]], x: Array, sweeps: int, tolerance: Array
+) -> Refined:
+    """Iterate x towards the proposals of `sweep(x) -> (residual, proposal)`.
+
+    A step is kept only if the residual falls, and halved otherwise.
+    """
+
+    def cond(carry: tuple) -> Array:
+        _, residual, _, step, count = carry
+        return (residual > tolerance) & (step > SMALLEST_STEP) & (count < sweeps)
+
+    def body(carry: tuple) -> tuple:
+        x, residual, proposal, step, count = carry
+        trial = x + step * (proposal - x)
+        new_residual, new_proposal = sweep(trial)
+        better = new_residual < residual  # false for NaN
+        return (
+            jnp.where(better, trial, x),
+            jnp.where(better, new_residual, residual),
+            jnp.where(better, new_proposal, proposal),
+            jnp.where(better, jnp.minimum(1.0, 2.0 * step), 0.5 * step),
+            count + 1,
+        )
+
+    residual, proposal = sweep(x)
+    start = (x, residual, proposal, jnp.array(1.0), jnp.array(0))
+    x, residual, _, step, count = jax.lax.while_loop(cond, body, start)
+    status = jnp.where(step > SMALLEST_STEP, OUT_OF_SWEEPS, STALLED)
+    status = jnp.where(residual <= tolerance, OK, status)
+    return Refined(x, residual, jnp.where(jnp.isfinite(residual), status, NOT_FINITE), count)

@@ -1,0 +1,162 @@
+"""An ODE with its (uncertain) data, brought to the unit interval: what every solver gets."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from probgeo._checks import as_float_array, as_t_span, check_vector_field, is_concrete
+from probgeo.gaussian import Gaussian, covariance_factor
+
+# where the data of a problem sit: (time on the unit interval, derivative)
+Conditions = tuple[tuple[float, int], ...]
+BOUNDARY: Conditions = ((0.0, 0), (1.0, 0))
+INITIAL: dict[int, Conditions] = {1: ((0.0, 0),), 2: ((0.0, 0), (0.0, 1))}
+
+
+class UnitTime(eqx.Module):
+    """The vector field in the time tau = (t - t0) / (t1 - t0).
+
+    A module, not a closure, so that the same f is compiled once whatever the interval.
+    """
+
+    f: Callable
+    t0: Float[Array, ""]
+    duration: Float[Array, ""]
+
+    def __call__(self, tau: Array, *state: Array) -> Array:
+        t = self.t0 + tau * self.duration
+        derivatives = [y / self.duration**d for d, y in enumerate(state)]
+        return self.duration ** len(state) * self.f(t, *derivatives)
+
+
+class Problem(eqx.Module):
+    """y^(order) = f(tau, y, ...) on [0, 1] with values of y or y' at one or two times.
+
+    `values` (*batch, C, D) are the data at the C `conditions`; `spread` (*batch, C, D, D) are
+    factors of their covariances (Delta_a, Delta_b or Delta_v in Eq. 3 and 4), or None if all are
+    certain.
+    """
+
+    f: UnitTime
+    values: Float[Array, "*batch c d"]
+    spread: Float[Array, "*batch c d d"] | None
+    conditions: Conditions = eqx.field(static=True)
+    order: int = eqx.field(static=True)
+
+    @property
+    def dimension(self) -> int:
+        return self.values.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return self.values.shape[:-2]
+
+    @property
+    def t_span(self) -> Float[Array, " 2"]:
+        return jnp.stack([self.f.t0, self.f.t0 + self.f.duration])
+
+    def flattened(self) -> "Problem":
+        """The same problems with one batch axis."""
+        count = len(self.batch_shape)
+        return self._with_data(lambda x: x.reshape(-1, *x.shape[count:]))
+
+    def members(self, index: Any) -> "Problem":
+        """Some members of the batch."""
+        return self._with_data(lambda x: x[index])
+
+    def _with_data(self, change: Callable[[Array], Array]) -> "Problem":
+        spread = None if self.spread is None else change(self.spread)
+        return Problem(self.f, change(self.values), spread, self.conditions, self.order)
+
+
+def mean_basis(conditions: Conditions, derivative: int, tau: Array) -> Float[Array, "*t c"]:
+    """The prior mean as a linear map of the data: mu^(derivative)(tau) = basis @ values.
+
+    The straight line through the boundary values, or through y0 with slope dy0 (Sec. 3.1).
+    """
+    one, zero = jnp.ones_like(tau), jnp.zeros_like(tau)
+    line = {0: tau, 1: one}.get(derivative, zero)
+    constant = one if derivative == 0 else zero
+    if conditions == BOUNDARY:
+        return jnp.stack([constant - line, line], axis=-1)
+    return jnp.stack([constant, line][: len(conditions)], axis=-1)
+
+
+def initial_value_problem(f: Callable, t_span: Any, y0: Any, dy0: Any = None) -> Problem:
+    """Validate and normalise what `solve_ivp` was given."""
+    data = {"y0": y0} if dy0 is None else {"y0": y0, "dy0": dy0}
+    return _problem(f, t_span, data, INITIAL[len(data)], order=len(data))
+
+
+def boundary_value_problem(f: Callable, t_span: Any, ya: Any, yb: Any) -> Problem:
+    """Validate and normalise what `solve_bvp` was given."""
+    return _problem(f, t_span, {"ya": ya, "yb": yb}, BOUNDARY, order=2)
+
+
+def _problem(
+    f: Callable, t_span: Any, data: dict[str, Any], conditions: Conditions, order: int
+) -> Problem:
+    t0, t1 = as_t_span(t_span)
+    gaussians = {name: _as_gaussian(name, value) for name, value in data.items()}
+    shape = _common_shape({name: g.mean.shape for name, g in gaussians.items()})
+
+    # a derivative by tau is the duration times a derivative by t
+    units = [(t1 - t0) ** d for _, d in conditions]
+    means = [u * g.mean for u, g in zip(units, gaussians.values(), strict=True)]
+    values = jnp.stack([jnp.broadcast_to(m, shape) for m in means], axis=-2)
+    spread = None
+    if any(_is_uncertain(g) for g in gaussians.values()):
+        factors = [
+            u * jnp.broadcast_to(covariance_factor(g.cov), (*shape, shape[-1]))
+            for u, g in zip(units, gaussians.values(), strict=True)
+        ]
+        spread = jnp.stack(factors, axis=-3)
+
+    problem = Problem(UnitTime(f, t0, t1 - t0), values, spread, conditions, order)
+    point = jnp.zeros(problem.dimension)
+    check_vector_field(f, t0, *[point] * order)
+    _check_start(problem)
+    return problem
+
+
+def _as_gaussian(name: str, value: Any) -> Gaussian:
+    if isinstance(value, Gaussian):
+        return value
+    mean = as_float_array(name, value)
+    if mean.ndim == 0 or mean.shape[-1] == 0:
+        raise ValueError(f"{name} must have shape (..., D) with D >= 1, got {mean.shape}")
+    return Gaussian(mean)
+
+
+def _is_uncertain(gaussian: Gaussian) -> bool:
+    return not is_concrete(gaussian.cov) or bool(np.any(np.asarray(gaussian.cov)))
+
+
+def _common_shape(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    described = " and ".join(f"{name} {shape}" for name, shape in shapes.items())
+    if len({shape[-1] for shape in shapes.values()}) > 1:
+        raise ValueError(f"the last axes must be of one size D, got {described}")
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError as error:
+        raise ValueError(f"the leading (batch) axes must broadcast, got {described}") from error
+
+
+def _check_start(problem: Problem) -> None:
+    """That f is finite where the solver starts, for at least one member of the batch.
+
+    Single members that are not are left to the solver, which flags them and solves the rest.
+    """
+    if not is_concrete(problem):
+        return
+    flat = problem.flattened()
+    state = [mean_basis(problem.conditions, d, jnp.array(0.0)) @ flat.values
+             for d in range(problem.order)]  # fmt: skip
+    start = np.asarray(jax.vmap(lambda *y: problem.f(jnp.array(0.0), *y))(*state))
+    if start.size and not np.isfinite(start).all(axis=-1).any():
+        raise ValueError(f"f must be finite at the start of the interval, got {start[0]}")

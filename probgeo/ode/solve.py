@@ -1,0 +1,112 @@
+"""`solve_ivp` and `solve_bvp`: an ODE and its data in, a posterior over curves out."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from probgeo._checks import is_concrete
+from probgeo.ode.curve import ConvergenceWarning, Curve
+from probgeo.ode.dense import Dense
+from probgeo.ode.guess import Guess
+from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
+
+
+class Solver(Protocol):
+    """What `solver=` takes: see `probgeo.solvers`."""
+
+    def solve(self, problem: Problem, guess: Guess | None = None) -> Curve: ...
+
+
+def solve_ivp(
+    f: Callable, t_span: Any, y0: Any, dy0: Any = None, *, solver: Solver | None = None
+) -> Curve:
+    """Posterior over the solution of an initial value problem.
+
+    Parameters
+    ----------
+    f : callable
+        f(t, y) for y' = f or, if `dy0` is given, f(t, y, dy) for y'' = f. Written for one point,
+        y and dy of shape (D,), with jax.numpy. The same function object is compiled once.
+    t_span : (t0, t1)
+        Interval, t0 < t1.
+    y0, dy0 : array (..., D) or Gaussian
+        Initial value (and slope) at t0; leading axes are a batch.
+    solver : optional
+        One of `probgeo.solvers`.
+
+    Returns
+    -------
+    Curve
+
+    Examples
+    --------
+    >>> from probgeo import Gaussian, solve_ivp
+    >>> x0 = Gaussian([1.0], [[0.01]])
+    >>> curve = solve_ivp(lambda t, x: -x, (0.0, 2.0), x0)
+    >>> curve.mean([0.0, 2.0]).shape
+    (2, 1)
+    """
+    return _solve(initial_value_problem(f, t_span, y0, dy0), solver, None)
+
+
+def solve_bvp(
+    f: Callable,
+    t_span: Any,
+    ya: Any,
+    yb: Any,
+    *,
+    solver: Solver | None = None,
+    guess: Guess | None = None,
+) -> Curve:
+    """Posterior over the solution of y'' = f(t, y, dy) with y(t0) = ya and y(t1) = yb.
+
+    Parameters
+    ----------
+    f : callable
+        f(t, y, dy), written for one point, y and dy of shape (D,), with jax.numpy.
+    t_span : (t0, t1)
+        Interval, t0 < t1.
+    ya, yb : array (..., D) or Gaussian
+        Values at t0 and t1; leading axes are a batch.
+    solver : optional
+        One of `probgeo.solvers`.
+    guess : Curve, function or array, optional
+        Where to start instead of the straight line: another solution, a function t -> (..., D),
+        or samples (..., T, D) at equal steps over t_span.
+
+    Returns
+    -------
+    Curve
+
+    Examples
+    --------
+    >>> from probgeo import solve_bvp
+    >>> curve = solve_bvp(lambda t, y, dy: -y, (0.0, 1.0), [0.0], [1.0])
+    >>> bool(curve.converged)
+    True
+    """
+    return _solve(boundary_value_problem(f, t_span, ya, yb), solver, guess)
+
+
+def _solve(problem: Problem, solver: Solver | None, guess: Guess | None) -> Curve:
+    curve = (Dense() if solver is None else solver).solve(problem, guess)
+    if is_concrete(curve.status):
+        _warn(curve)
+    return curve
+
+
+def _warn(curve: Curve) -> None:
+    bad = ~np.atleast_1d(np.asarray(curve.converged))
+    if not bad.any():
+        return
+    messages = np.atleast_1d(np.asarray(curve.message, dtype=object))[bad]
+    reasons, counts = np.unique(messages.astype(str), return_counts=True)
+    listed = "; ".join(f"{n} x {r}" for r, n in zip(reasons, counts, strict=True))
+    warnings.warn(
+        f"{bad.sum()} of {bad.size} solutions did not converge: {listed}. "
+        "See Curve.converged, Curve.message and Curve.residual.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
