@@ -148,8 +148,11 @@ class Curve(eqx.Module):
         """Members of a batch."""
         if not self.batch_shape:
             raise IndexError("this curve is not a batch")
-        keep = self.t_span
-        return eqx.tree_at(lambda c: c.t_span, jax.tree.map(lambda x: x[index], self), keep)
+        shared = eqx.tree_at(lambda curve: curve.t_span, self, replace=None)
+        members = jax.tree.map(lambda x: x[index], shared)
+        return eqx.tree_at(
+            lambda curve: curve.t_span, members, self.t_span, is_leaf=lambda x: x is None
+        )
 
     def __len__(self) -> int:
         if not self.batch_shape:

@@ -46,12 +46,15 @@ class Kernel(eqx.Module):
             scalar = jax.grad(scalar, 1)
         return jnp.vectorize(scalar)(jnp.asarray(s, float), jnp.asarray(t, float))
 
-    def matrix(self, orders: tuple[int, ...], s: Array, others: tuple[int, ...], t: Array) -> Array:
-        """Covariance of derivatives `orders` at times s with `others` at t: (S, m, T, n)."""
-        blocks = [
-            [self.derivative(i, j, s[:, None], t[None, :]) for j in others] for i in orders
+    def matrix(
+        self, orders: tuple[int, ...], s: Float[Array, "*s"], others: tuple[int, ...], t: Array
+    ) -> Float[Array, "*s m t n"]:
+        """Covariance of the derivatives `orders` at times s with `others` at times t (T,)."""
+        rows = [
+            jnp.stack([self.derivative(i, j, s[..., None], t) for j in others], axis=-1)
+            for i in orders
         ]
-        return jnp.stack([jnp.stack(row, axis=-1) for row in blocks], axis=1)
+        return jnp.stack(rows, axis=-3)
 
 
 class Stationary(Kernel):
@@ -183,33 +186,37 @@ class Pinned(Kernel):
     """A kernel conditioned on exact values of the curve (or a derivative) at given times.
 
     This is the covariance of Eq. 7 with Delta = 0, without the factor V: what the numerics do not
-    know once the boundary values are known.
+    know once the boundary values are known. One or two conditions (time, derivative).
     """
 
     kernel: Kernel
     conditions: tuple[tuple[float, int], ...] = eqx.field(static=True)
 
     def derivative(self, i: int, j: int, s: Any, t: Any) -> Array:
-        s, t = jnp.broadcast_arrays(jnp.asarray(s, float), jnp.asarray(t, float))
-        gram = jnp.array(
-            [[self.kernel.derivative(d, e, u, v) for v, e in self.conditions]
-             for u, d in self.conditions]
-        )  # fmt: skip
-        left = jnp.stack([self.kernel.derivative(i, e, s, v) for v, e in self.conditions], -1)
-        right = jnp.stack([self.kernel.derivative(d, j, u, t) for u, d in self.conditions], -1)
-        # symmetric in s and t to the last bit, so that covariances are
-        lower = jnp.linalg.inv(jnp.linalg.cholesky(gram))
-        explained = jnp.sum((left @ lower.T) * (right @ lower.T), axis=-1)
+        s, t = jnp.asarray(s, float), jnp.asarray(t, float)
+        whitening = self._whitening()
+        explained = jnp.sum(self._known(i, s, whitening) * self._known(j, t, whitening), axis=-1)
         return self.kernel.derivative(i, j, s, t) - explained
 
+    def matrix(self, orders: tuple, s: Array, others: tuple, t: Array) -> Array:
+        whitening = self._whitening()
+        left = jnp.stack([self._known(i, s, whitening) for i in orders], axis=-2)
+        right = jnp.stack([self._known(j, t, whitening) for j in others], axis=-2)
+        explained = jnp.einsum("...mc,tnc->...mtn", left, right)
+        return self.kernel.matrix(orders, s, others, t) - explained
 
-class SupportsLengthscale(Protocol):
-    """What a kernel must offer for its length scale to be learned."""
+    def _whitening(self) -> Float[Array, "c c"]:
+        """The inverse of the Cholesky factor of the conditions' covariance, written out."""
+        (t, d), *others = self.conditions
+        first = 1.0 / jnp.sqrt(self.kernel.derivative(d, d, t, t))
+        if not others:
+            return first[None, None]
+        ((u, e),) = others
+        below = self.kernel.derivative(e, d, u, t) * first
+        second = 1.0 / jnp.sqrt(self.kernel.derivative(e, e, u, u) - below**2)
+        return jnp.array([[first, 0.0], [-below * first * second, second]])
 
-    lengthscale: Array
-
-    def lengthscale_derivatives(
-        self, i: int, j: int, s: Any, t: Any
-    ) -> tuple[Array, Array]: ...
-
-    def with_lengthscale(self, lengthscale: Array) -> Kernel: ...
+    def _known(self, i: int, s: Array, whitening: Array) -> Float[Array, "*s c"]:
+        """Covariance of the i-th derivative at s with the whitened conditions."""
+        cross = jnp.stack([self.kernel.derivative(i, d, s, t) for t, d in self.conditions], -1)
+        return cross @ whitening.T

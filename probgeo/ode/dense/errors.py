@@ -37,6 +37,9 @@ class ErrorModel(eqx.Module):
         """Whether the noise is always a multiple of V."""
         return False
 
+    def check(self, order: int, dimension: int) -> None:
+        """Raise if the model does not fit problems of this order and dimension."""
+
     def observe(
         self, f: Callable, tau: Array, state: Float[Array, "n d"]
     ) -> tuple[Float[Array, " d"], Float[Array, "b n+1 b"]]:
@@ -102,6 +105,13 @@ class BoundError(ErrorModel):
     @property
     def kronecker(self) -> bool:
         return self.bounds.ndim == 1
+
+    def check(self, order: int, dimension: int) -> None:
+        if len(self.bounds) != order:
+            needed = "U and U_prime" if order == 2 else "only U, without U_prime"
+            raise ValueError(f"BoundError needs {needed} for an ODE of order {order}")
+        if not self.kronecker and self.bounds.shape[-1] != dimension:
+            raise ValueError(f"U must have shape ({dimension}, {dimension}), got {self.bounds[0].shape}")
 
     def noise(self, f: Callable, tau: Array, state: Array, sigma: Array) -> Array:
         bounds = self.bounds[:, None, None] if self.kronecker else self.bounds

@@ -92,11 +92,13 @@ class Regression(eqx.Module):
             corner = jnp.linalg.cholesky(jnp.einsum("amc,mcpd,bpd->ab", h, sigma, h) + noise)
             with_states = jnp.einsum("amc,cd,mtp->atpd", h, V, K[i])
             row = (with_states - jnp.einsum("anb,nbtpd->atpd", below, W)).reshape(B, -1)
-            row = solve_triangular(corner, row, lower=True).reshape(W.shape[1:])
             surprise = value.reshape(B, -1) - jnp.einsum("amc,mce->ae", h, state.reshape(m, B, -1))
-            z = z.at[i].set(solve_triangular(corner, surprise, lower=True))
+            both = jnp.concatenate([row, surprise], axis=1)
+            both = solve_triangular(corner, both, lower=True)
+            row, surprise = both[:, : N * m * B], both[:, N * m * B :]
             L_row = below.at[:, i].set(corner)
-            return (W.at[i].set(row), z), (Observations(value, h, noise), L_row)
+            carry = (W.at[i].set(row.reshape(W.shape[1:])), z.at[i].set(surprise))
+            return carry, (Observations(value, h, noise), L_row)
 
         start = (jnp.zeros((N, B, N, m, B)), jnp.zeros((N, B, D // B)))
         _, (observations, L) = jax.lax.scan(step, start, jnp.arange(N))

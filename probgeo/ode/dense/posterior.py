@@ -57,11 +57,8 @@ class DensePosterior(Posterior):
 
     def _to_nodes(self, tau: Array, derivative: int) -> Float[Array, "*t n m"]:
         """Prior covariance (without V) of the curve at tau with the states at the nodes."""
-        orders = range(self.weights.shape[1])
-        at = tau[..., None]
-        return jnp.stack(
-            [self.kernel.derivative(derivative, m, at, self.nodes) for m in orders], axis=-1
-        )
+        orders = tuple(range(self.weights.shape[1]))
+        return self.kernel.matrix((derivative,), tau, orders, self.nodes)[..., 0, :, :]
 
     def _explained(self, tau: Array, derivative: int) -> Float[Array, "*t nb b"]:
         """L^-1 cov(observations, curve at tau)."""

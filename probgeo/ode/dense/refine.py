@@ -22,7 +22,7 @@ class Refined(NamedTuple):
 
 
 def damped_sweeps(
-    sweep: Callable[[Array], tuple[Array, Array]], x: Array, sweeps: int, tolerance: Array
+    sweep: Callable[[Array], tuple[Array, Array]], x: Array, sweeps: Array, tolerance: Array
 ) -> Refined:
     """Iterate x towards the proposals of `sweep(x) -> (residual, proposal)`.
 

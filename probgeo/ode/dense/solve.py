@@ -5,7 +5,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from probgeo.ode.curve import NOT_FINITE
 from probgeo.ode.dense.errors import BoundError, ErrorModel, Linearised, jacobian
@@ -26,7 +26,7 @@ class Settings(eqx.Module):
     error_model: ErrorModel
     find_bounds: bool = eqx.field(static=True)
     fit_lengthscale: bool = eqx.field(static=True)
-    refinements: int = eqx.field(static=True)
+    refinements: Int[Array, ""]
     tolerance: Float[Array, ""]
     shape: Float[Array, "d d"]
     scale: str = eqx.field(static=True)

@@ -120,6 +120,7 @@ class Dense(eqx.Module):
     def solve(self, problem: Problem, guess: Guess | None = None) -> Curve:
         """Posterior curves for a batch of problems; `solve_ivp` and `solve_bvp` call this."""
         D = problem.dimension
+        self.error_model.check(problem.order, D)
         nodes = self._nodes(problem)
         states = None if guess is None else guess_states(guess, problem, nodes)
         settings = self._settings(D)
@@ -150,7 +151,7 @@ class Dense(eqx.Module):
             error_model=self.error_model,
             find_bounds=self.find_bounds,
             fit_lengthscale=self.fit_lengthscale,
-            refinements=self.refinements,
+            refinements=jnp.array(self.refinements),
             tolerance=self.tolerance,
             shape=shape,
             scale=self.scale,

@@ -1,0 +1,29 @@
+"""Shared set-up: a compilation cache that survives between runs, and sparing Hypothesis settings."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+from hypothesis import HealthCheck, settings
+
+import probgeo  # noqa: F401  (switches JAX to 64 bits)
+
+CACHE = Path(__file__).parent.parent / ".cache" / "jax"
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+settings.register_profile(
+    "probgeo",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("probgeo")
+
+
+@pytest.fixture(autouse=True)
+def _plain_warnings(recwarn):
+    """Convergence warnings are errors (see pyproject); nothing else to set up."""
+    return recwarn

@@ -1,0 +1,431 @@
+"""The paper's solver against independent references."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_bvp as scipy_bvp
+from scipy.integrate import solve_ivp as scipy_ivp
+from scipy.stats import multivariate_normal
+
+from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
+from probgeo.ode.dense.errors import BoundError
+from probgeo.ode.kernels import IntegratedWiener, Matern, SquaredExponential
+from tests.ode.reference import condition
+
+A0 = np.array([[-2.0, 0.5], [0.3, -1.0]])
+A1 = np.array([[0.1, -0.4], [0.2, 0.3]])
+FORCE = np.array([1.0, -0.5])
+YA, YB = np.array([0.3, -0.2]), np.array([1.0, 0.8])
+V = np.array([[1.0, 0.3], [0.3, 0.5]])
+ERROR_MODELS = ["jacobian", "bound", "none", "linearised"]
+
+
+def linear_field(t, y, dy):
+    return A0 @ y + A1 @ dy + FORCE * jnp.cos(t)
+
+
+def first_order_field(t, y):
+    return A0 @ y + FORCE * t
+
+
+def pendulum(t, y, dy):
+    return -jnp.sin(y)
+
+
+def strong_field(t, y, dy):
+    return -40.0 * jnp.sin(y) + dy**2
+
+
+def line(t, d):
+    return {0: YA + (YB - YA) * t, 1: YB - YA}.get(d, np.zeros(2))
+
+
+def exact_linear(t, order=0):
+    """The linear boundary value problem by a tight SciPy solution."""
+    def rhs(s, u):
+        force = np.cos(s)[None, :] * FORCE[:, None]
+        return np.vstack([u[2:], A0 @ u[:2] + A1 @ u[2:] + force])
+
+    ends = lambda ua, ub: np.concatenate([ua[:2] - YA, ub[:2] - YB])  # noqa: E731
+    mesh = np.linspace(0, 1, 50)
+    solution = scipy_bvp(rhs, ends, mesh, np.zeros((4, 50)), tol=1e-10, max_nodes=10**5)
+    return solution.sol(t)[2 * order : 2 * order + 2].T
+
+
+@pytest.mark.parametrize("kernel", [Matern(3.5, 0.6), IntegratedWiener(3), SquaredExponential(0.5)])
+def test_linear_ode_posterior_is_gaussian_conditioning(kernel):
+    """'linearised': the curve conditioned on its ends and on c'' - A0 c - A1 c' = force."""
+    nodes = np.array([0.1, 0.35, 0.6, 0.9])
+    solver = solvers.Dense(
+        kernel, grid=nodes, error_model="linearised", V=V, nugget=0.0, refinements=3
+    )
+    curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
+
+    ends = [[(0.0, 0, np.eye(2))], [(1.0, 0, np.eye(2))]]
+    odes = [[(t, 2, np.eye(2)), (t, 0, -A0), (t, 1, -A1)] for t in nodes]
+    values = [YA, YB] + [FORCE * np.cos(t) for t in nodes]
+    targets = [(0.2, 0), (0.77, 0), (0.5, 1)]
+    none = [np.zeros((2, 2))] * 6
+    mean, cov, joint = condition(kernel, V, ends + odes, values, none, targets, line)
+    _, _, marginal = condition(kernel, V, ends, [YA, YB], none[:2], targets, line)
+
+    np.testing.assert_allclose(curve.mean([0.2, 0.77]), mean[:2], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(curve.mean(0.5, 1), mean[2], rtol=1e-9, atol=1e-9)
+    size = np.abs(cov).max()
+    np.testing.assert_allclose(curve.cov(0.2, 0.77), cov[0, :, 1], atol=1e-9 * size)
+    np.testing.assert_allclose(curve.cov(0.77, 0.5, (0, 1)), cov[1, :, 2], atol=1e-9 * size)
+    np.testing.assert_allclose(curve.log_evidence, joint - marginal, rtol=1e-8)
+
+
+def test_skilling_recursion_is_gaussian_conditioning_on_noisy_evaluations():
+    """Eq. 10-15 step by step: estimate, evaluate, add c'' = f with noise J Sigma J'."""
+    kernel = Matern(4.5, 0.5)
+    nodes = np.array([0.15, 0.4, 0.7, 0.95])
+    solver = solvers.Dense(kernel, grid=nodes, error_model="jacobian", V=V, nugget=0.0, refinements=0,
+                           tolerance=10.0)  # fmt: skip
+    curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
+
+    functionals = [[(0.0, 0, np.eye(2))], [(1.0, 0, np.eye(2))]]
+    values, noise = [YA, YB], [np.zeros((2, 2))] * 2
+    J = np.hstack([A0, A1])
+    for t in nodes:
+        targets = [(t, 0), (t, 1)]
+        (c, dc), sigma, _ = condition(kernel, V, functionals, values, noise, targets, line)
+        functionals = [*functionals, [(t, 2, np.eye(2))]]
+        values = [*values, np.asarray(linear_field(t, c, dc))]
+        noise = [*noise, J @ sigma.reshape(4, 4) @ J.T]
+    mean, cov, _ = condition(kernel, V, functionals, values, noise, [(0.3, 0), (0.8, 1)], line)
+    np.testing.assert_allclose(curve.mean(0.3), mean[0], rtol=1e-9)
+    np.testing.assert_allclose(curve.mean(0.8, 1), mean[1], rtol=1e-9)
+    np.testing.assert_allclose(curve.cov(0.3, 0.8, (0, 1)), cov[0, :, 1], atol=1e-11)
+
+
+def test_erratum_5_joint_evidence_counts_every_dimension():
+    """Eq. 18 with (2 + N) D log 2 pi is the density of (a, b, Y), evidence times that of the ends."""
+    kernel, nodes = Matern(4.5, 0.5), np.array([0.2, 0.5, 0.8])
+    solver = solvers.Dense(kernel, grid=nodes, error_model="none", V=V, nugget=0.0, refinements=0,
+                           tolerance=10.0)  # fmt: skip
+    curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
+    atoms = [(0.0, 0), (1.0, 0)] + [(t, 2) for t in nodes]
+    K = np.array([[float(kernel.derivative(d, e, s, t)) for t, e in atoms] for s, d in atoms])
+    gamma = np.kron(K, V)
+    # the evaluations follow from the posterior mean, which interpolates them (no noise)
+    Y = np.concatenate([curve.mean(t, 2) for t in nodes])
+    residual = np.concatenate([np.zeros(4), Y])
+    eq_18 = (
+        residual @ np.linalg.solve(gamma, residual)
+        + np.linalg.slogdet(gamma)[1]
+        + (2 + 3) * 2 * np.log(2 * np.pi)
+    )
+    ends = multivariate_normal(np.zeros(4), np.kron(K[:2, :2], V)).logpdf(np.zeros(4))
+    np.testing.assert_allclose(curve.log_evidence + ends, -0.5 * eq_18, rtol=1e-8)
+
+
+@pytest.mark.parametrize("error_model", ERROR_MODELS)
+def test_zero_boundary_covariance_pins_the_ends(error_model):
+    solver = solvers.Dense(n_points=12, error_model=error_model, V=V)
+    curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
+    np.testing.assert_allclose(curve.mean([0.0, 1.0]), [YA, YB], atol=1e-9)
+    # a variance is a difference of numbers of order 1: zero to round-off, its root to 1e-7
+    np.testing.assert_array_less(curve.std([0.0, 1.0]), 1e-7)
+
+
+@pytest.mark.parametrize("error_model", ["jacobian", "none", "linearised"])
+def test_more_points_less_error_and_less_uncertainty(error_model):
+    t = np.linspace(0, 1, 41)
+    exact = exact_linear(t)
+    errors, stds = [], []
+    for n in (5, 15):
+        solver = solvers.Dense(Matern(4.5, 0.6), n_points=n, error_model=error_model, V=V,
+                               tolerance=1e-10, refinements=60)  # fmt: skip
+        curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
+        errors.append(float(np.abs(curve.mean(t) - exact).max()))
+        stds.append(float(curve.std(t).max()))
+    assert errors[1] < 0.2 * errors[0]
+    assert stds[1] < 0.2 * stds[0]
+
+
+@pytest.mark.parametrize("error_model", ["none", "linearised"])
+def test_mean_converges_to_the_exact_solution(error_model):
+    solver = solvers.Dense(SquaredExponential(0.5), n_points=20, error_model=error_model,
+                           refinements=60, tolerance=1e-8)  # fmt: skip
+    curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
+    t = np.linspace(0, 1, 33)
+    # the nugget bounds what can be reached: its root, 1e-6, relative to c''
+    np.testing.assert_allclose(curve.mean(t), exact_linear(t), atol=2e-6)
+    np.testing.assert_allclose(curve.mean(t, 1), exact_linear(t, 1), atol=2e-5)
+
+
+@pytest.mark.parametrize("error_model", ERROR_MODELS)
+def test_uncertain_oscillator(error_model):
+    """x'' = -x, x0 ~ N(1, .1^2), v0 ~ N(0, .2^2): std(x)^2 = .01 cos^2 t + .04 sin^2 t."""
+    solver = solvers.Dense(n_points=40, error_model=error_model)
+    y0, dy0 = Gaussian([1.0], [[0.01]]), Gaussian([0.0], [[0.04]])
+    curve = solve_ivp(lambda t, y, dy: -y, (0.0, 6.0), y0, dy0, solver=solver)
+    t = np.array([0.0, 1.5, 6.0])
+    np.testing.assert_allclose(curve.mean(t)[:, 0], np.cos(t), atol=1e-4)
+    np.testing.assert_allclose(curve.std(t)[:, 0], [0.1000, 0.1996, 0.1111], rtol=0.03)
+    # the scale of the prior has no say in what the user put in
+    np.testing.assert_allclose(curve.std(t, source="boundary")[:, 0], curve.std(t)[:, 0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("V", [1e-8 * np.eye(1), np.eye(1), 1e8 * np.eye(1)])
+def test_scale_of_the_prior_never_rescales_the_users_uncertainty(V):
+    solver = solvers.Dense(n_points=20, V=V)
+    curve = solve_ivp(pendulum, (0.0, 3.0), Gaussian([1.0], [[0.01]]), [0.0], solver=solver)
+    np.testing.assert_allclose(curve.std(0.0), 0.1, rtol=1e-6)
+    numerical, boundary, total = (
+        curve.cov(2.0, 2.0, source=s) for s in ("numerical", "boundary", "total")
+    )
+    np.testing.assert_allclose(numerical + boundary, total, rtol=1e-12)
+    np.testing.assert_allclose(numerical / V, unit_numerical_variance(), rtol=1e-5)
+
+
+def unit_numerical_variance():
+    solver = solvers.Dense(n_points=20, V=np.eye(1))
+    curve = solve_ivp(pendulum, (0.0, 3.0), [1.0], [0.0], solver=solver)
+    return curve.cov(2.0, 2.0)
+
+
+def test_boundary_covariance_in_the_gram_matrix_is_the_limit_of_a_wide_prior():
+    """Eq. 14 puts Delta into the Gram matrix; for V large against Delta that is the same."""
+    kernel = Matern(4.5, 0.5)
+    nodes = np.linspace(0.05, 0.95, 8)
+    wide, delta = 1e6 * np.eye(2), np.array([[0.04, 0.01], [0.01, 0.02]])
+    solver = solvers.Dense(kernel, grid=nodes, error_model="linearised", V=wide, nugget=0.0)
+    curve = solve_bvp(linear_field, (0.0, 1.0), Gaussian(YA, delta), YB, solver=solver)
+    ends = [[(0.0, 0, np.eye(2))], [(1.0, 0, np.eye(2))]]
+    odes = [[(t, 2, np.eye(2)), (t, 0, -A0), (t, 1, -A1)] for t in nodes]
+    values = [YA, YB] + [FORCE * np.cos(t) for t in nodes]
+    noise = [delta] + [np.zeros((2, 2))] * 9
+    mean, cov, _ = condition(kernel, wide, ends + odes, values, noise, [(0.4, 0)], line)
+    np.testing.assert_allclose(curve.mean(0.4), mean[0], rtol=1e-5)
+    np.testing.assert_allclose(curve.cov(0.4, 0.4), cov[0, :, 0], rtol=1e-4)
+
+
+def test_sensitivity_to_the_ends_against_finite_differences():
+    """The boundary part is (dc/da) Delta (dc/da)', dc/da by re-solving a nonlinear problem."""
+    solver = solvers.Dense(n_points=24, error_model="linearised", refinements=30, tolerance=1e-9)
+    delta = 0.01
+    curve = solve_bvp(pendulum, (0.0, 2.0), Gaussian([0.4], [[delta]]), [1.2], solver=solver)
+    h = 1e-4
+    shifted = solve_bvp(pendulum, (0.0, 2.0), [[0.4 + h], [0.4 - h]], [1.2], solver=solver)
+    slope = np.diff(shifted.mean(1.3)[::-1, 0])[0] / (2 * h)
+    np.testing.assert_allclose(curve.std(1.3, source="boundary"), abs(slope) * 0.1, rtol=1e-4)
+
+
+class Tabulated(eqx.Module):
+    """f(t, y) = values interpolated in t: evaluations one can choose, whatever the estimates."""
+
+    grid: jax.Array
+    values: jax.Array
+
+    def __call__(self, t, y):
+        return jnp.interp(t, self.grid, self.values) * jnp.ones_like(y)
+
+
+def test_estimates_are_linear_in_earlier_evaluations_as_in_runge_kutta():
+    """Sec. 3.5: c_i = w_0 c_0 + sum_{j<i} w_ij y_j, with weights that do not depend on f."""
+    n, h = 4, 0.4
+    grid = np.linspace(0.0, h, n)
+    options = {"error_model": "none", "refinements": 0, "tolerance": 1e6}
+
+    def estimates(y0, values):
+        """Prediction for each node from the nodes before it."""
+        field = Tabulated(jnp.asarray(grid), jnp.asarray(values))
+        parts = [
+            solvers.Dense(SquaredExponential(1.0), grid=grid[:i], **options) for i in range(1, n)
+        ]
+        curves = [solve_ivp(field, (0.0, h), [y0], solver=part) for part in parts]
+        return np.array([c.mean(grid[i + 1])[0] for i, c in enumerate(curves)])
+
+    weights = np.array([estimates(0.0, unit) for unit in np.eye(n)]).T
+    w0 = estimates(1.0, np.zeros(n))
+    # strictly lower triangular, as the tableau of an explicit method; w_0 = 1
+    for i in range(n - 1):
+        np.testing.assert_allclose(weights[i, i + 1 :], 0.0, atol=1e-12)
+    np.testing.assert_allclose(w0, 1.0, atol=1e-9)
+
+    # the same weights explain the estimates of a nonlinear f that does depend on y
+    seen = []
+
+    def logistic(t, y):
+        jax.debug.callback(lambda t, y: seen.append((float(t), float(y[0]))), t, y)
+        return y * (1.0 - y) + t
+
+    solver = solvers.Dense(SquaredExponential(1.0), grid=grid, **options)
+    solve_ivp(logistic, (0.0, h), [0.3], solver=solver)
+    jax.effects_barrier()
+    first_sweep = {}
+    for t, y in seen[1:]:  # the very first call checks f at the start
+        first_sweep.setdefault(round(t, 12), y)
+    visited = np.array([first_sweep[round(t, 12)] for t in grid])
+    values = visited * (1.0 - visited) + grid
+    np.testing.assert_allclose(visited[1:], w0 * 0.3 + weights @ values, atol=1e-9)
+
+
+@pytest.mark.parametrize("error_model", ERROR_MODELS)
+def test_first_order_problem(error_model):
+    solver = solvers.Dense(SquaredExponential(0.4), n_points=25, error_model=error_model,
+                           refinements=40)  # fmt: skip
+    curve = solve_ivp(first_order_field, (1.0, 3.0), YA, solver=solver)
+    t = np.linspace(1, 3, 9)
+    reference = scipy_ivp(lambda s, y: A0 @ y + FORCE * s, (1, 3), YA, rtol=1e-11, atol=1e-11, t_eval=t)
+    np.testing.assert_allclose(curve.mean(t), reference.y.T, atol=2e-3)
+    np.testing.assert_allclose(
+        curve.mean(2.0, 1), first_order_field(2.0, curve.mean(2.0)), atol=2e-2
+    )
+
+
+def test_nonlinear_bvp_against_scipy():
+    rhs = lambda t, u: np.vstack([u[1], -np.sin(u[0])])  # noqa: E731
+    ends = lambda ua, ub: np.array([ua[0] - 0.4, ub[0] - 2.0])  # noqa: E731
+    mesh = np.linspace(0, 3, 100)
+    reference = scipy_bvp(rhs, ends, mesh, np.vstack([0.4 + 1.6 * mesh / 3, 0 * mesh]), tol=1e-10)
+    solver = solvers.Dense(n_points=30, error_model="linearised", refinements=30, tolerance=1e-8)
+    curve = solve_bvp(pendulum, (0.0, 3.0), [0.4], [2.0], solver=solver)
+    t = np.linspace(0, 3, 50)
+    np.testing.assert_allclose(curve.mean(t)[:, 0], reference.sol(t)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("error_model", ["jacobian", "none", "linearised"])
+def test_refinements_never_make_the_residual_worse(error_model):
+    """A field so strong that undamped sweeps diverge."""
+    residuals = []
+    for count in range(6):
+        solver = solvers.Dense(n_points=12, error_model=error_model, refinements=count, tolerance=1e-12)
+        with pytest.warns(ConvergenceWarning):
+            curve = solve_bvp(strong_field, (0.0, 1.0), [0.0], [1.0], solver=solver)
+        residuals.append(float(curve.residual))
+    assert all(b <= a for a, b in zip(residuals, residuals[1:], strict=False))
+    assert residuals[-1] < residuals[0]
+
+
+def test_batch_members_are_solved_as_if_alone():
+    ends = np.array([[[0.0, 0.1]], [[0.5, -0.5]]])  # (2, 1, 2), broadcast against (3, 2)
+    others = np.array([[1.0, 0.0], [0.3, 0.3], [-1.0, 2.0]])
+    for error_model in ("none", "jacobian"):  # with and without Kronecker structure
+        solver = solvers.Dense(n_points=10, error_model=error_model)
+        batch = solve_bvp(linear_field, (0.0, 1.0), ends, others, solver=solver)
+        assert batch.converged.shape == (2, 3)
+        assert batch.mean([0.2, 0.4, 0.6]).shape == (2, 3, 3, 2)
+        assert batch.cov(0.2, [0.4, 0.6]).shape == (2, 3, 2, 2, 2)
+        alone = solve_bvp(linear_field, (0.0, 1.0), ends[1, 0], others[2], solver=solver)
+        np.testing.assert_allclose(batch.mean(0.3)[1, 2], alone.mean(0.3), atol=1e-10)
+        np.testing.assert_allclose(batch[1, 2].std(0.3), alone.std(0.3), atol=1e-8)
+
+
+def test_chunks_of_a_large_batch_give_the_same(monkeypatch):
+    ends = np.random.default_rng(0).normal(size=(7, 2))
+    solver = solvers.Dense(n_points=10)
+    whole = solve_bvp(linear_field, (0.0, 1.0), YA, ends, solver=solver)
+    monkeypatch.setattr("probgeo.ode.batch.CHUNK_BYTES", 3 * 8 * 3 * 400 * 4)  # four at a time
+    parts = solve_bvp(linear_field, (0.0, 1.0), YA, ends, solver=solver)
+    np.testing.assert_allclose(parts.mean(0.4), whole.mean(0.4), atol=1e-12)
+    np.testing.assert_allclose(parts.std(0.4), whole.std(0.4), atol=1e-9)
+
+
+def test_a_bad_member_is_flagged_and_the_rest_unharmed():
+    field = lambda t, y, dy: -jnp.log(y)  # noqa: E731
+    with pytest.warns(ConvergenceWarning, match="1 of 3 solutions did not converge"):
+        curve = solve_bvp(field, (0.0, 1.0), [[0.5], [-1.0], [2.0]], [[1.0], [-2.0], [1.5]])
+    assert list(curve.converged) == [True, False, True]
+    assert "not finite" in curve.message[1]
+    assert np.isfinite(np.asarray(curve.mean(0.5))[[0, 2]]).all()
+
+
+def test_an_ode_that_blows_up_is_flagged():
+    with pytest.warns(ConvergenceWarning):
+        curve = solve_ivp(lambda t, y: y**2, (0.0, 3.0), [1.0], solver=solvers.Dense())
+    assert not curve.converged
+    assert curve.message != "converged"
+    assert curve.message in repr(curve)
+
+
+@pytest.mark.parametrize("D", [1, 5, 50])
+@pytest.mark.parametrize("error_model", ["none", "jacobian"])
+def test_dimensions_up_to_fifty(D, error_model):
+    """y'' = -w^2 y with D frequencies, closed form."""
+    w = np.linspace(0.5, 2.0, D)
+    solver = solvers.Dense(n_points=12, error_model=error_model)
+    field = lambda t, y, dy: -(w**2) * y  # noqa: E731
+    curve = solve_ivp(field, (0.0, 1.0), np.ones(D), np.zeros(D), solver=solver)
+    np.testing.assert_allclose(curve.mean(1.0), np.cos(w), atol=2e-3)
+
+
+def test_guesses_of_every_kind_reach_the_same_solution():
+    solver = solvers.Dense(n_points=24, error_model="linearised", refinements=30, tolerance=1e-9)
+    plain = solve_bvp(pendulum, (0.0, 2.0), [0.0], [1.5], solver=solver)
+    bent = lambda t: jnp.array([0.75 * t + 0.5 * jnp.sin(t * jnp.pi / 2)])  # noqa: E731
+    samples = np.array([bent(t) for t in np.linspace(0, 2, 9)])
+    for guess in (plain, bent, samples):
+        curve = solve_bvp(pendulum, (0.0, 2.0), [0.0], [1.5], solver=solver, guess=guess)
+        np.testing.assert_allclose(curve.mean([0.5, 1.0]), plain.mean([0.5, 1.0]), atol=1e-7)
+
+
+def test_a_guess_chooses_between_two_solutions():
+    """Bratu, y'' = -e^y with zero ends, has a low and a high solution (0.1405 and 4.0910 at 1/2)."""
+    field = lambda t, y, dy: -jnp.exp(y)  # noqa: E731
+    solver = solvers.Dense(n_points=30, error_model="linearised", refinements=60, tolerance=1e-6)
+    low = solve_bvp(field, (0.0, 1.0), [0.0], [0.0], solver=solver)
+    hump = lambda t: jnp.array([4.0 * jnp.sin(jnp.pi * t)])  # noqa: E731
+    high = solve_bvp(field, (0.0, 1.0), [0.0], [0.0], solver=solver, guess=hump)
+    np.testing.assert_allclose(low.mean(0.5), 0.140539, atol=1e-4)
+    np.testing.assert_allclose(high.mean(0.5), 4.091147, atol=1e-2)
+
+
+def test_bound_noise_is_at_least_the_exact_term():
+    """Where Jacobian and covariances are not negative, the bound with U = |J| is exact."""
+    rng = np.random.default_rng(2)
+    J = np.abs(rng.normal(size=(2, 2, 2)))
+    root = np.abs(rng.normal(size=(4, 4)))
+    sigma = root @ root.T
+    stacked = np.hstack([J[0].T, J[1].T])  # J[m][i, j] = d f_j / d c^(m)_i
+    exact = stacked @ sigma @ stacked.T
+    got = BoundError(J[0], J[1]).noise(None, 0.0, jnp.zeros((2, 2)), sigma.reshape(2, 2, 2, 2))
+    majorant = 2 * sum(J[m].T @ sigma.reshape(2, 2, 2, 2)[m, :, m] @ J[m] for m in range(2))
+    printed_is_definite = np.linalg.eigvalsh(exact)[0] >= 0
+    np.testing.assert_allclose(got, exact if printed_is_definite else majorant, rtol=1e-10)
+    # doubling the bounds quadruples the noise
+    double = BoundError(2 * J[0], 2 * J[1]).noise(
+        None, 0.0, jnp.zeros((2, 2)), sigma.reshape(2, 2, 2, 2)
+    )
+    np.testing.assert_allclose(double, 4 * got, rtol=1e-10)
+
+
+def test_erratum_4_printed_bound_is_indefinite_but_ours_is_not():
+    rng = np.random.default_rng(0)
+    indefinite = 0
+    for _ in range(500):
+        root = rng.normal(size=(6, 6))
+        sigma = root @ root.T
+        u, v = np.abs(rng.normal(size=(2, 3, 3)))
+        blocks = sigma.reshape(2, 3, 2, 3)
+        printed = (
+            u.T @ blocks[0, :, 0] @ u
+            + np.abs(v.T @ blocks[1, :, 0] @ u)
+            + np.abs(u.T @ blocks[0, :, 1] @ v)
+            + v.T @ blocks[1, :, 1] @ v
+        )
+        indefinite += np.linalg.eigvalsh(printed)[0] < 0
+        ours = BoundError(u, v).noise(None, 0.0, jnp.zeros((2, 3)), jnp.asarray(blocks))
+        assert np.linalg.eigvalsh(ours)[0] > -1e-12 * np.abs(ours).max()
+    assert indefinite > 0  # 122 of 2000 in the erratum's draws
+
+
+def test_scalar_bounds_keep_the_kronecker_structure():
+    """U = u I as a number or as a matrix is the same posterior, at a different cost."""
+    kernel = Matern(4.5, 0.5)
+    scalar = solvers.Dense(kernel, n_points=8, error_model=BoundError(2.0, 0.5), V=V)
+    matrix = solvers.Dense(
+        kernel, n_points=8, error_model=BoundError(2.0 * np.eye(2), 0.5 * np.eye(2)), V=V
+    )
+    a = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=scalar)
+    b = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=matrix)
+    assert a.posterior.L.shape == (8, 8)
+    assert b.posterior.L.shape == (16, 16)
+    np.testing.assert_allclose(a.mean([0.3, 0.6]), b.mean([0.3, 0.6]), atol=1e-8)
+    np.testing.assert_allclose(a.cov(0.3, 0.6), b.cov(0.3, 0.6), atol=1e-10)
+    np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-6)

@@ -1,0 +1,75 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probgeo import Gaussian
+from probgeo.gaussian import covariance_factor
+
+
+def random_cov(rng, d, rank=None):
+    a = rng.normal(size=(d, rank or d))
+    return a @ a.T
+
+
+def test_without_covariance_the_value_is_certain():
+    x = Gaussian([1.0, 2.0])
+    assert x.cov.shape == (2, 2)
+    np.testing.assert_array_equal(x.std, 0.0)
+    np.testing.assert_array_equal(x.sample(0, 5), np.broadcast_to([1.0, 2.0], (5, 2)))
+
+
+def test_samples_reproduce_mean_and_singular_covariance():
+    rng = np.random.default_rng(0)
+    mean, cov = rng.normal(size=3), random_cov(rng, 3, rank=2)
+    n = 40_000
+    samples = np.asarray(Gaussian(mean, cov).sample(1, n))
+    # four standard errors
+    np.testing.assert_array_less(abs(samples.mean(0) - mean), 4 * np.sqrt(np.diag(cov) / n))
+    spread = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / n)
+    np.testing.assert_array_less(abs(np.cov(samples.T) - cov), 4 * spread)
+
+
+def test_batch_shapes_and_seed():
+    x = Gaussian(np.zeros((4, 5, 2)), np.eye(2))
+    assert x.cov.shape == (4, 5, 2, 2)
+    assert x.sample(0, 7).shape == (7, 4, 5, 2)
+    np.testing.assert_array_equal(x.sample(3, 2), x.sample(3, 2))
+    assert not np.allclose(x.sample(3, 2), x.sample(4, 2))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 1000))
+def test_factor_of_any_covariance(d, rank, seed):
+    cov = random_cov(np.random.default_rng(seed), d, min(rank, d))
+    factor = np.asarray(covariance_factor(jnp.asarray(cov)))
+    np.testing.assert_allclose(factor @ factor.T, cov, atol=1e-12 * np.abs(cov).max())
+
+
+def test_passes_through_jax_transformations():
+    stds = jax.jit(jax.vmap(lambda m, c: Gaussian(m, c).std))(jnp.zeros((3, 2)), jnp.ones((3, 2, 2)))
+    np.testing.assert_allclose(stds, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("mean", "cov", "message"),
+    [
+        (1.0, None, "mean must have shape"),
+        ([np.nan], None, "mean must be finite"),
+        (["a"], None, "mean must be an array of numbers"),
+        ([1.0, 2.0], np.eye(3), r"cov must have shape \(2, 2\), got \(3, 3\)"),
+        ([1.0, 2.0], [[1.0, 0.5], [0.0, 1.0]], "cov must be symmetric"),
+        ([1.0, 2.0], [[1.0, 2.0], [2.0, 1.0]], "cov must be positive semi-definite"),
+        ([1.0], [[-1.0]], "cov must be positive semi-definite"),
+        ([1.0], [[np.inf]], "cov must be finite"),
+    ],
+)
+def test_bad_input_is_named(mean, cov, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        Gaussian(mean, cov)
+
+
+def test_repr():
+    assert repr(Gaussian([1.0, 2.0])) == "Gaussian(dimension=2)"
+    assert repr(Gaussian(np.zeros((5, 3)))) == "Gaussian(dimension=3, batch=(5,))"
