@@ -94,9 +94,9 @@ def swing() -> Curve:
 def draw_uncertain_start() -> plt.Figure:
     curve = swing()
     fig, (left, right) = plt.subplots(1, 2, figsize=(7.0, 2.3), layout="constrained")
-    plot.curve(curve, left, n_samples=10, label="mean, 2 standard deviations, samples")
-    left.set(xlabel="time $t$", ylabel="angle $y$ (rad)", ylim=(-2.0, 2.9))
-    left.legend(loc="upper center")
+    plot.curve(curve, left, n_samples=10)
+    left.set(xlabel="time $t$", ylabel="angle $y$ (rad)")
+    left.set_title("mean (red), two standard deviations, samples (green)")
     t = np.linspace(*np.asarray(curve.t_span), 400)[1:]
     styles = {
         "total": {"color": "#999999", "linewidth": 4},
@@ -106,6 +106,7 @@ def draw_uncertain_start() -> plt.Figure:
     for source, style in styles.items():
         right.semilogy(t, curve.std(t, source=source), label=source, **style)
     right.set(xlabel="time $t$", ylabel="standard deviation of $y$", ylim=(3e-5, 3.0))
+    right.set_title("where the uncertainty comes from")
     right.legend(loc="upper center", ncols=3)
     return fig
 

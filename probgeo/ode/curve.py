@@ -44,6 +44,10 @@ class Posterior(eqx.Module):
         """Covariance between the times sigma and tau, which broadcast."""
         raise NotImplementedError
 
+    def marginal(self, tau: Array, derivative: int, source: Source) -> Float[Array, "*t d d"]:
+        """Covariance at each of the times tau."""
+        return self.cov(tau, tau, (derivative, derivative), source)
+
     def sample(self, key: Array, n: int, tau: Array, orders: tuple[int, ...]) -> Array:
         """Joint draws (n, len(orders), T, D) at the times tau (T,)."""
         mean = jnp.stack([self.mean(tau, d) for d in orders])
@@ -121,12 +125,12 @@ class Curve(eqx.Module):
         source : "total", "numerical" (what the solver does not know) or "boundary" (what the
         uncertain initial or boundary values bring in). Their variances add up to the total.
         """
-        cov = self.cov(t, t, (derivative, derivative), source)
+        cov = _marginal(self, self._times("t", t), _order(derivative), _source(source))
         return jnp.sqrt(jnp.maximum(jnp.diagonal(cov, axis1=-2, axis2=-1), 0.0))
 
     def __call__(self, t: Any, derivative: int = 0) -> Gaussian:
         """The marginal at time(s) `t` as a Gaussian."""
-        cov = self.cov(t, t, (derivative, derivative))
+        cov = _marginal(self, self._times("t", t), _order(derivative), "total")
         return Gaussian.unchecked(self.mean(t, derivative), cov)
 
     def sample(
@@ -214,6 +218,13 @@ def _cov(curve: Curve, s: Array, t: Array, derivative: tuple[int, int], source: 
     sigma, tau = _unit(curve, s), _unit(curve, t)
     values = _for_each(curve, lambda p: p.cov(sigma, tau, derivative, source))
     return values / (curve.t_span[1] - curve.t_span[0]) ** sum(derivative)
+
+
+@eqx.filter_jit
+def _marginal(curve: Curve, t: Array, derivative: int, source: Source) -> Array:
+    tau = _unit(curve, t)
+    values = _for_each(curve, lambda p: p.marginal(tau, derivative, source))
+    return values / (curve.t_span[1] - curve.t_span[0]) ** (2 * derivative)
 
 
 @eqx.filter_jit

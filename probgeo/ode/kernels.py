@@ -116,15 +116,20 @@ class Matern(Stationary):
         self.nu = float(nu)
 
     def radial(self, n: int, r: Array) -> Array:
-        # kappa = exp(-x) P(x) with x = sqrt(2 nu) |r|; differentiating maps P to P' - P
-        coefficients = _matern_polynomial(round(self.nu - 0.5))
-        for _ in range(n):
-            slopes = [k * c for k, c in enumerate(coefficients)][1:] + [Fraction(0)]
-            coefficients = [dc - c for dc, c in zip(slopes, coefficients, strict=True)]
-        root = math.sqrt(2.0 * self.nu)
-        x = root * jnp.abs(r)
-        polynomial = jnp.polyval(jnp.array([float(c) for c in coefficients[::-1]]), x)
-        return (root * jnp.where(r < 0, -1.0, 1.0)) ** n * polynomial * jnp.exp(-x)
+        return matern_radial(round(self.nu - 0.5), n, r)
+
+
+def matern_radial(p: int, n: int, r: Array) -> Array:
+    """The n-th derivative of the Matern profile with nu = p + 1/2 and unit length scale."""
+    # kappa = exp(-x) P(x) with x = sqrt(2 nu) |r|; differentiating maps P to P' - P
+    coefficients = _matern_polynomial(p)
+    for _ in range(n):
+        slopes = [k * c for k, c in enumerate(coefficients)][1:] + [Fraction(0)]
+        coefficients = [dc - c for dc, c in zip(slopes, coefficients, strict=True)]
+    root = math.sqrt(2.0 * p + 1.0)
+    x = root * jnp.abs(r)
+    polynomial = jnp.polyval(jnp.array([float(c) for c in coefficients[::-1]]), x)
+    return (root * jnp.where(r < 0, -1.0, 1.0)) ** n * polynomial * jnp.exp(-x)
 
 
 def _matern_polynomial(p: int) -> list[Fraction]:

@@ -12,7 +12,7 @@ from probgeo.ode.dense.errors import BoundError, ErrorModel, Linearised, jacobia
 from probgeo.ode.dense.evidence import best_lengthscale, evidence
 from probgeo.ode.dense.gram import Observations, Regression, SplitCovariance
 from probgeo.ode.dense.posterior import DensePosterior, Sensitivity, sensitivity
-from probgeo.ode.dense.refine import Refined, damped_sweeps
+from probgeo.ode.sweeps import Refined, damped_sweeps
 from probgeo.ode.kernels import Kernel, Pinned, Stationary
 from probgeo.ode.problem import Problem, mean_basis
 

@@ -1,0 +1,228 @@
+"""Least squares on a chain of states: the square-root information smoother.
+
+The prior gives rows root (x_next - A x) for every step; the linearised ODE gives one derivative of
+every state in terms of the lower ones, c^(o) = J (c, ...) + b, and is eliminated exactly, as are
+pinned initial and boundary values. What is left, the free coordinates w with x = E w + e, follows
+from one orthogonal elimination a node (Paige & Saunders 1977; Bierman 1977), whose triangles are
+at once the filter and the backward conditionals w_n | w_{n+1} of the smoother. Nothing is
+subtracted, and directions about which nothing is known need no artificial prior.
+
+Blocks: B = D, E = 1 with Jacobians; B = 1, E = D without, when all dimensions share the triangles.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from probgeo.ode.markov.prior import Prior, Step, to_derivatives
+from probgeo.ode.markov.sqrt import eliminate, solve_upper
+
+
+class Linearisation(NamedTuple):
+    """c^(o) = J (c, ..., c^(o-1)) + b at every node."""
+
+    J: Float[Array, "n b o b"]
+    b: Float[Array, "n b e"]
+
+
+class Coordinates(NamedTuple):
+    """States in terms of free coordinates: x = E w + e."""
+
+    E: Float[Array, "n s b q b"]
+    e: Float[Array, "n s b e"]
+
+    def states(self, w: Float[Array, "n k e"]) -> Float[Array, "n s b e"]:
+        N, s, B, q, _ = self.E.shape
+        return jnp.einsum("nsbqc,nqce->nsbe", self.E, w.reshape(N, q, B, -1)) + self.e
+
+
+class Triangles(NamedTuple):
+    """R w_n + S w_{n+1} = z + noise for every node but the last, and R w = z for that."""
+
+    R: Float[Array, "n k k"]
+    S: Float[Array, "n k k"]
+    z: Float[Array, "n k e"]
+    last_R: Float[Array, "k k"]
+    last_z: Float[Array, "k e"]
+    quadratic: Float[Array, " e"]
+
+
+class Chain(eqx.Module):
+    """The prior on a mesh. `scale` (N - 1,) are standard deviations of the noise, step by step."""
+
+    prior: Prior
+    nodes: Float[Array, " n"]
+    unit: Float[Array, ""]
+    scale: Float[Array, " n-1"]
+    order: int = eqx.field(static=True)
+    pinned_first: tuple[int, ...] = eqx.field(static=True)  # derivatives given at the first node
+    pinned_last: bool = eqx.field(static=True)  # whether the curve is given at the last one
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """Derivatives that the ODE does not give."""
+        return tuple(i for i in range(self.prior.q + 1) if i != self.order)
+
+    @property
+    def factors(self) -> Float[Array, " s"]:
+        """c^(i) = factors_i x_i."""
+        return to_derivatives(self.prior.q, self.unit)
+
+    def steps(self) -> Step:
+        return jax.vmap(lambda h: self.prior.step(h, self.unit))(jnp.diff(self.nodes))
+
+    def coordinates(
+        self, ode: Linearisation, first: Float[Array, "s b e"] | None = None
+    ) -> Coordinates:
+        """Eliminate the ODE and what is pinned: to the state `first`, or to zero."""
+        N, B, o, _ = ode.J.shape
+        s, q, f = self.prior.q + 1, self.prior.q, self.factors
+        E = jnp.zeros((N, s, B, q, B))
+        e = jnp.zeros((N, s, *ode.b.shape[1:]))
+        for position, i in enumerate(self.free):
+            E = E.at[:, i, :, position, :].set(jnp.eye(B))
+        for i in self.pinned_first:
+            E = E.at[0, i].set(0.0)
+            if first is not None:
+                e = e.at[0, i].set(first[i])
+        if self.pinned_last:
+            E = E.at[-1, 0].set(0.0)
+        J = ode.J * (f[:o] / f[o])[None, None, :, None]
+        E = E.at[:, o].set(jnp.einsum("nbmc,nmcqd->nbqd", J, E[:, :o]))
+        e = e.at[:, o].set(jnp.einsum("nbmc,nmce->nbe", J, e[:, :o]) + ode.b / f[o])
+        return Coordinates(E, e)
+
+    def given(self, blocks: int) -> Float[Array, "n k"]:
+        """1 for coordinates that are pinned, 0 for free ones."""
+        mask = jnp.zeros((self.nodes.size, self.prior.q, blocks))
+        for i in self.pinned_first:
+            if i != self.order:
+                mask = mask.at[0, self.free.index(i)].set(1.0)
+        if self.pinned_last:
+            mask = mask.at[-1, 0].set(1.0)
+        return mask.reshape(self.nodes.size, -1)
+
+    def eliminate(self, x: Coordinates) -> Triangles:
+        """One orthogonal elimination from the first node to the last."""
+        N, s, B, q, _ = x.E.shape
+        k, width = q * B, x.e.shape[-1]
+        A, root = self.steps()
+        root = root / self.scale[:, None, None]
+        rootA = root @ A
+        left = -jnp.einsum("nij,njbqc->nibqc", rootA, x.E[:-1]).reshape(N - 1, s * B, k)
+        right = jnp.einsum("nij,njbqc->nibqc", root, x.E[1:]).reshape(N - 1, s * B, k)
+        known = jnp.einsum("nij,njbe->nibe", rootA, x.e[:-1])
+        known = known - jnp.einsum("nij,njbe->nibe", root, x.e[1:])
+        known = known.reshape(N - 1, s * B, width)
+        # a coordinate that is given is a dummy, held at zero by a row of its own
+        pins = jnp.zeros((N - 1, B if self.pinned_last else 0, k))
+        if self.pinned_last:
+            pins = pins.at[-1, :, :B].set(jnp.eye(B))
+
+        def step(carry: tuple[Array, Array], rows: tuple) -> tuple:
+            R, z = carry
+            left, right, known, pin = rows
+            stacked = jnp.concatenate(
+                [
+                    jnp.concatenate([R, jnp.zeros((k, k))], axis=1),
+                    jnp.concatenate([left, right], axis=1),
+                    jnp.concatenate([jnp.zeros_like(pin), pin], axis=1),
+                ]
+            )
+            targets = jnp.concatenate([z, known, jnp.zeros((len(pin), width))])
+            T, rotated, rest = eliminate(stacked, targets, 2 * k)
+            out = (T[:k, :k], T[:k, k:], rotated[:k], jnp.sum(rest**2, axis=0))
+            return (T[k:, k:], rotated[k:]), out
+
+        start, first = self._start(x)
+        (R, z), (Rs, Ss, zs, squares) = jax.lax.scan(step, start, (left, right, known, pins))
+        return Triangles(Rs, Ss, zs, R, z, first + jnp.sum(squares, axis=0))
+
+    def _start(self, x: Coordinates) -> tuple[tuple[Array, Array], Array]:
+        """Rows for the first node: its given coordinates, and what the prior says of the rest."""
+        _, s, B, q, _ = x.E.shape
+        k, width = q * B, x.e.shape[-1]
+        pins = self.given(B)[0]
+        if self.prior.diffuse:
+            return (jnp.diag(pins), jnp.zeros((k, width))), jnp.zeros(width)
+        root = self.prior.initial_root(self.unit) / self.scale[0]
+        rows = jnp.einsum("ij,jbqc->ibqc", root, x.E[0]).reshape(s * B, k)
+        known = -jnp.einsum("ij,jbe->ibe", root, x.e[0]).reshape(s * B, width)
+        rows = jnp.concatenate([rows, jnp.diag(pins)])
+        known = jnp.concatenate([known, jnp.zeros((k, width))])
+        R, z, rest = eliminate(rows, known, k)
+        return (R, z), jnp.sum(rest**2, axis=0)
+
+    def log_determinants(self, triangles: Triangles, blocks: int) -> Float[Array, ""]:
+        """log|rows of the prior| - log|triangles|: the normalisation of the evidence."""
+        diagonals = jnp.diagonal(triangles.R, axis1=-2, axis2=-1)
+        posterior = jnp.sum(jnp.log(jnp.abs(diagonals)))
+        posterior += jnp.sum(jnp.log(jnp.abs(jnp.diag(triangles.last_R))))
+        roots = self.steps().root / self.scale[:, None, None]
+        prior = jnp.sum(jnp.linalg.slogdet(roots)[1])
+        # the ODE is an equation for c^(o), not for x_o
+        prior -= self.nodes.size * jnp.log(self.factors[self.order])
+        if not self.prior.diffuse:
+            prior += self._log_determinant_of_the_ends()
+        return blocks * prior - posterior
+
+    def _log_determinant_of_the_ends(self) -> Array:
+        """The prior of the first state, given what is pinned there and at the last node."""
+        root = self.prior.initial_root(self.unit) / self.scale[0]
+        first = jnp.linalg.inv(root)
+        cov = first @ first.T
+        step = self.prior.step(self.nodes[-1] - self.nodes[0], self.unit)
+        noise = jnp.linalg.inv(step.root / self.scale[0])
+        later = step.A @ cov @ step.A.T + noise @ noise.T
+        pins = list(self.pinned_first)
+        joint = cov[jnp.array(pins)][:, jnp.array(pins)]
+        if self.pinned_last:
+            cross = (step.A @ cov)[0, jnp.array(pins)]
+            joint = jnp.block([[joint, cross[:, None]], [cross[None, :], later[:1, :1]]])
+        return jnp.linalg.slogdet(root)[1] + 0.5 * jnp.linalg.slogdet(joint)[1]
+
+
+def back_substitute(triangles: Triangles) -> Float[Array, "n k e"]:
+    """The least squares solution: posterior means of w."""
+
+    def step(later: Array, rows: tuple) -> tuple:
+        R, S, z = rows
+        w = solve_upper(R, z - S @ later)
+        return w, w
+
+    last = solve_upper(triangles.last_R, triangles.last_z)
+    _, w = jax.lax.scan(step, last, (triangles.R, triangles.S, triangles.z), reverse=True)
+    return jnp.concatenate([w, last[None]])
+
+
+class Conditionals(NamedTuple):
+    """w_n = mean_n + gain (w_{n+1} - mean_{n+1}) + factor noise, and marginal covariances.
+
+    The last node has no successor: its gain is zero.
+    """
+
+    gain: Float[Array, "n k k"]
+    factor: Float[Array, "n k k"]
+    cov: Float[Array, "n k k"]
+
+
+def backward_conditionals(triangles: Triangles, given: Float[Array, "n k"]) -> Conditionals:
+    """The smoother's gains and covariances; coordinates that are given have no variance."""
+    k = triangles.last_R.shape[0]
+    free = 1.0 - given
+
+    def step(later: Array, rows: tuple) -> tuple:
+        R, S, mask = rows
+        solved = solve_upper(R, jnp.concatenate([jnp.eye(k), -S], axis=1))
+        factor, gain = solved[:, :k] * mask[:, None], solved[:, k:] * mask[:, None]
+        cov = factor @ factor.T + gain @ later @ gain.T
+        return cov, Conditionals(gain, factor, cov)
+
+    factor = solve_upper(triangles.last_R, jnp.eye(k)) * free[-1][:, None]
+    last = Conditionals(jnp.zeros((k, k)), factor, factor @ factor.T)
+    rows = (triangles.R, triangles.S, free[:-1])
+    _, others = jax.lax.scan(step, last.cov, rows, reverse=True)
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), others, last)

@@ -1,0 +1,189 @@
+"""State-space priors: q-times integrated Wiener processes and Matern processes.
+
+The state holds the curve and its first q derivatives as x_i = unit^i c^(i) / i!, all in the units
+of c: Nordsieck's coordinates for steps of about the length `unit`. A step is described by least
+squares rows: root (x_next - A x) has unit covariance.
+"""
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from probgeo.ode.kernels import matern_radial
+
+
+class Step(NamedTuple):
+    """x_next = A x + root^-1 noise."""
+
+    A: Float[Array, "s s"]
+    root: Float[Array, "s s"]
+
+
+class Bridge(NamedTuple):
+    """x between two states: left x_left + right x_right + factor noise."""
+
+    left: Float[Array, "s s"]
+    right: Float[Array, "s s"]
+    factor: Float[Array, "s s"]
+
+
+class Prior(eqx.Module):
+    """A Gauss-Markov process with q derivatives."""
+
+    q: int = eqx.field(static=True)
+
+    def step(self, h: Array, unit: Array) -> Step:
+        """The transition over a step h, noise of unit intensity."""
+        raise NotImplementedError
+
+    @property
+    def diffuse(self) -> bool:
+        """Whether nothing is known about the state at time 0."""
+        return False
+
+    def initial_root(self, unit: Array) -> Float[Array, "s s"]:
+        """Least squares rows of the state at time 0, if something is known about it."""
+        raise NotImplementedError
+
+    def bridge(self, before: Array, after: Array, unit: Array) -> Bridge:
+        """The state at a time `before` after the left and `after` before the right neighbour."""
+        first, second = self.step(before, unit), self.step(after, unit)
+        # least squares in the state between: first.root (x - A1 left), second.root (right - A2 x)
+        rows = jnp.concatenate([first.root, second.root @ second.A])
+        zero = jnp.zeros_like(first.A)
+        right = jnp.concatenate(
+            [
+                jnp.concatenate([first.root @ first.A, zero], axis=1),
+                jnp.concatenate([zero, second.root], axis=1),
+            ]
+        )
+        # columns differ by many orders of magnitude when the time is close to a neighbour
+        scale = jnp.sqrt(jnp.sum(rows**2, axis=0))
+        q, r = jnp.linalg.qr(rows / scale)
+        inverse = jax.scipy.linalg.solve_triangular(r, jnp.eye(self.q + 1)) / scale[:, None]
+        both = inverse @ (q.T @ right)
+        return Bridge(both[:, : self.q + 1], both[:, self.q + 1 :], inverse)
+
+
+class WienerPrior(Prior):
+    """The q-times integrated Wiener process: c^(q+1) is white noise.
+
+    By default nothing is known about the state at time 0; `initial` gives variances of the curve
+    and its derivatives there.
+    """
+
+    initial: Float[Array, " s"] | None = None
+
+    @property
+    def diffuse(self) -> bool:
+        return self.initial is None
+
+    def step(self, h: Array, unit: Array) -> Step:
+        s = self.q + 1
+        r = (h / unit) ** jnp.arange(s)
+        pascal = jnp.array([[math.comb(j, i) for j in range(s)] for i in range(s)], dtype=float)
+        # covariance h^(2q+1) / q!^2 times a constant matrix, in the coordinates of the step h
+        whitening = jnp.asarray(_wiener_whitening(self.q))
+        weight = math.factorial(self.q) / h ** (self.q + 0.5)
+        return Step(pascal * r[None, :] / r[:, None], weight * whitening * r[None, :])
+
+    def bridge(self, before: Array, after: Array, unit: Array) -> Bridge:
+        # the same for all steps of the process, but for the scale of time
+        h = before + after
+        r = (h / unit) ** jnp.arange(self.q + 1)
+        left, right, factor = super().bridge(before / h, after / h, jnp.ones(()))
+        scaling = r[None, :] / r[:, None]
+        return Bridge(
+            left * scaling, right * scaling, factor / r[:, None] * h ** (self.q + 0.5)
+        )
+
+    def initial_root(self, unit: Array) -> Array:
+        assert self.initial is not None
+        return jnp.diag(to_derivatives(self.q, unit) / jnp.sqrt(self.initial))
+
+
+class MaternPrior(Prior):
+    """A Matern process of smoothness nu = q + 1/2, unit variance, started in equilibrium."""
+
+    lengthscale: Float[Array, ""]
+
+    def step(self, h: Array, unit: Array) -> Step:
+        drift = self._drift(unit)
+        A = jax.scipy.linalg.expm(drift * h)
+        # noise integral by quadrature: a sum of outer products, so that nothing cancels
+        points, weights = np.polynomial.legendre.leggauss(self.q + 8)
+        theta = 0.5 * (points + 1.0)
+        last = jnp.zeros(self.q + 1).at[-1].set(1.0 / to_derivatives(self.q, unit)[-1])
+        columns = jax.vmap(lambda u: jax.scipy.linalg.expm(drift * h * u) @ last)(jnp.asarray(theta))
+        columns = columns * jnp.sqrt(0.5 * weights * h * self._diffusion())[:, None]
+        # columns' columns = covariance: take the factor from its other end, by reversing the order
+        r = jnp.linalg.qr(columns[:, ::-1], mode="r")
+        lower = r.T[::-1, ::-1]  # upper triangular factor of the covariance, in the old order
+        return Step(A, jnp.linalg.inv(lower))
+
+    def initial_root(self, unit: Array) -> Array:
+        scale = to_derivatives(self.q, unit)
+        derivatives = jnp.linalg.cholesky(self._equilibrium())
+        return jnp.linalg.inv(derivatives) * scale[None, :]
+
+    @property
+    def _rate(self) -> Array:
+        return math.sqrt(2.0 * self.q + 1.0) / self.lengthscale
+
+    def _drift(self, unit: Array) -> Float[Array, "s s"]:
+        """Companion matrix of (d/dt + rate)^(q+1), in the coordinates of the state."""
+        s = self.q + 1
+        scale = to_derivatives(self.q, unit)
+        companion = jnp.diag(jnp.ones(s - 1), 1)
+        last = jnp.array([-math.comb(s, i) * self._rate ** (s - i) for i in range(s)])
+        return companion.at[-1].set(last) * scale[None, :] / scale[:, None]
+
+    def _diffusion(self) -> Array:
+        """Intensity of the noise that gives unit variance."""
+        q = self.q
+        constant = 2.0 ** (2 * q + 1) * math.factorial(q) ** 2 / math.factorial(2 * q)
+        return constant * self._rate ** (2 * q + 1)
+
+    def _equilibrium(self) -> Float[Array, "s s"]:
+        """Covariance of the derivatives: the Matern kernel's, at lag 0."""
+        zero = jnp.zeros(())
+        entries = [matern_radial(self.q, n, zero) / self.lengthscale**n for n in range(2 * self.q + 1)]
+        s = self.q + 1
+        return jnp.array([[(-1) ** j * entries[i + j] for j in range(s)] for i in range(s)])
+
+
+def to_derivatives(q: int, unit: Array) -> Float[Array, " s"]:
+    """c^(i) = factor_i x_i."""
+    factorials = jnp.array([math.factorial(i) for i in range(q + 1)], dtype=float)
+    return factorials / unit ** jnp.arange(q + 1)
+
+
+def _wiener_whitening(q: int) -> np.ndarray:
+    """W with W Q W' = 1 for Q_ij = C(q,i) C(q,j) / (2q + 1 - i - j), found in exact arithmetic.
+
+    Q is as badly conditioned as Hilbert's matrix; its factor is rational but for square roots.
+    """
+    s = q + 1
+    Q = [
+        [Fraction(math.comb(q, i) * math.comb(q, j), 2 * q + 1 - i - j) for j in range(s)]
+        for i in range(s)
+    ]
+    # Q = L D L' with unit lower L, then W = D^-1/2 L^-1
+    L = [[Fraction(int(i == j)) for j in range(s)] for i in range(s)]
+    D = [Fraction(0)] * s
+    for j in range(s):
+        D[j] = Q[j][j] - sum((L[j][k] ** 2 * D[k] for k in range(j)), Fraction(0))
+        for i in range(j + 1, s):
+            known = sum((L[i][k] * L[j][k] * D[k] for k in range(j)), Fraction(0))
+            L[i][j] = (Q[i][j] - known) / D[j]
+    inverse = [[Fraction(int(i == j)) for j in range(s)] for i in range(s)]
+    for i in range(s):
+        for j in range(i):
+            inverse[i][j] = -sum((L[i][k] * inverse[k][j] for k in range(j, i)), Fraction(0))
+    return np.array([[float(x) / math.sqrt(D[i]) for x in row] for i, row in enumerate(inverse)])
