@@ -61,6 +61,21 @@ def as_positive_definite(name: str, value: Any, dimension: int) -> Array:
     return matrix
 
 
+def as_whole_number(name: str, value: Any, least: int) -> int:
+    """`value` as an int that is not below `least`."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
+    return int(value)
+
+
+def as_positive(name: str, value: Any, or_zero: bool = False) -> Array:
+    """`value` as a positive number (or zero, where that makes sense)."""
+    number = as_float_array(name, value)
+    if is_concrete(number) and (number < 0 or (number == 0 and not or_zero)):
+        raise ValueError(f"{name} must be positive, got {value}")
+    return number
+
+
 def as_t_span(value: Any) -> tuple[Array, Array]:
     """The two ends of an interval, in increasing order."""
     span = as_float_array("t_span", value)

@@ -1,10 +1,9 @@
-"""Shared set-up: a compilation cache that survives between runs, and sparing Hypothesis settings."""
+"""Shared set-up: a compilation cache that lasts between runs, and sparing Hypothesis settings."""
 
 import os
 from pathlib import Path
 
 import jax
-import pytest
 from hypothesis import HealthCheck, settings
 
 import probgeo  # noqa: F401  (switches JAX to 64 bits)
@@ -21,9 +20,3 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("probgeo")
-
-
-@pytest.fixture(autouse=True)
-def _plain_warnings(recwarn):
-    """Convergence warnings are errors (see pyproject); nothing else to set up."""
-    return recwarn

@@ -48,7 +48,9 @@ def test_factor_of_any_covariance(d, rank, seed):
 
 
 def test_passes_through_jax_transformations():
-    stds = jax.jit(jax.vmap(lambda m, c: Gaussian(m, c).std))(jnp.zeros((3, 2)), jnp.ones((3, 2, 2)))
+    stds = jax.jit(jax.vmap(lambda m, c: Gaussian(m, c).std))(
+        jnp.zeros((3, 2)), jnp.ones((3, 2, 2))
+    )
     np.testing.assert_allclose(stds, 1.0)
 
 

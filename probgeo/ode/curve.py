@@ -20,8 +20,9 @@ MESSAGES = (
     "not finite: the solution left the range of numbers, or f returned NaN",
     "the residual of the ODE is above the tolerance after the last sweep",
     "no step lowers the residual of the ODE any further, and it is above the tolerance",
+    "the error estimate is above rtol and atol on the finest mesh allowed",
 )
-OK, NOT_FINITE, OUT_OF_SWEEPS, STALLED = range(4)
+OK, NOT_FINITE, OUT_OF_SWEEPS, STALLED, TOO_COARSE = range(5)
 
 
 class ConvergenceWarning(UserWarning):
@@ -143,10 +144,10 @@ class Curve(eqx.Module):
         times = jnp.atleast_1d(self._times("t", t))
         if times.ndim != 1:
             raise ValueError(f"t must be one time or a vector of times, got shape {times.shape}")
-        several = not isinstance(derivative, int)
-        orders = tuple(_order(d) for d in derivative) if several else (_order(derivative),)
+        several = [derivative] if isinstance(derivative, int) else derivative
+        orders = tuple(_order(d) for d in several)
         samples = _sample(self, jax.random.key(seed), n, times, orders)
-        return tuple(samples) if several else samples[0]
+        return samples[0] if isinstance(derivative, int) else tuple(samples)
 
     def __getitem__(self, index: Any) -> "Curve":
         """Members of a batch."""

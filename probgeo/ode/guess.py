@@ -44,13 +44,13 @@ def _derivative_of(function: Callable, order: int, times: Array) -> Array:
 
 
 def _interpolate(samples: Array, nodes: Array, orders: int) -> list[Array]:
-    """Samples at equal steps as a smooth curve: cubic Hermite pieces with finite-difference slopes."""
+    """Samples at equal steps as a smooth curve: cubic Hermite pieces, slopes by differences."""
     if samples.ndim < 2 or samples.shape[-2] < 2:
         raise ValueError(
             f"guess must hold at least two samples, (..., T, D), got shape {samples.shape}"
         )
     steps = samples.shape[-2] - 1
-    slopes = jnp.gradient(samples, axis=-2)
+    slopes = jnp.asarray(jnp.gradient(samples, axis=-2))
     piece = jnp.clip(jnp.floor(nodes * steps).astype(int), 0, steps - 1)
     y0, y1 = samples[..., piece, :], samples[..., piece + 1, :]
     m0, m1 = slopes[..., piece, :], slopes[..., piece + 1, :]
@@ -64,7 +64,8 @@ def _interpolate(samples: Array, nodes: Array, orders: int) -> list[Array]:
             + x**2 * (x - 1) * m1
         )
 
-    curves, x = [hermite], nodes * steps - piece
+    curves: list[Callable[[Array], Array]] = [hermite]
+    x = nodes * steps - piece
     for _ in range(orders - 1):
         curves.append(_push(curves[-1]))
     return [curve(x) * steps**d for d, curve in enumerate(curves)]

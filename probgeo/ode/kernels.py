@@ -7,7 +7,7 @@ differentiation. A stationary one can instead give the derivatives of its radial
 
 import math
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -96,6 +96,9 @@ class Stationary(Kernel):
 class SquaredExponential(Stationary):
     """exp(-(s - t)^2 / (2 lambda^2)), the paper's choice: infinitely smooth curves."""
 
+    def __init__(self, lengthscale: Any = 0.25) -> None:
+        super().__init__(lengthscale)
+
     def radial(self, n: int, r: Array) -> Array:
         # Hermite polynomials: kappa^(n) = (-1)^n He_n(r) kappa (supplement B up to n = 4)
         previous, current = jnp.zeros_like(r), jnp.ones_like(r)
@@ -124,7 +127,7 @@ def matern_radial(p: int, n: int, r: Array) -> Array:
     # kappa = exp(-x) P(x) with x = sqrt(2 nu) |r|; differentiating maps P to P' - P
     coefficients = _matern_polynomial(p)
     for _ in range(n):
-        slopes = [k * c for k, c in enumerate(coefficients)][1:] + [Fraction(0)]
+        slopes = [*(k * c for k, c in enumerate(coefficients) if k), Fraction(0)]
         coefficients = [dc - c for dc, c in zip(slopes, coefficients, strict=True)]
     root = math.sqrt(2.0 * p + 1.0)
     x = root * jnp.abs(r)

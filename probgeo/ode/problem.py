@@ -69,6 +69,14 @@ class Problem(eqx.Module):
         """Some members of the batch."""
         return self._with_data(lambda x: x[index])
 
+    def map(self, function: Callable, *extra: Any) -> Any:
+        """function(member, *extra_member) for every member of one batch axis, vectorised."""
+
+        def one(values: Array, spread: Array | None, *more: Any) -> Any:
+            return function(Problem(self.f, values, spread, self.conditions, self.order), *more)
+
+        return jax.vmap(one)(self.values, self.spread, *extra)
+
     def _with_data(self, change: Callable[[Array], Array]) -> "Problem":
         spread = None if self.spread is None else change(self.spread)
         return Problem(self.f, change(self.values), spread, self.conditions, self.order)

@@ -81,7 +81,11 @@ def test_density_terms_against_numpy():
 
 @pytest.mark.parametrize(("error_model", "choice"), [("none", "evidence"), ("jacobian", "given")])
 def test_lengthscale_agrees_with_a_grid_search(error_model, choice):
-    options = {"n_points": 8, "error_model": error_model, "V": V if choice == "given" else "evidence"}
+    options = {
+        "n_points": 8,
+        "error_model": error_model,
+        "V": V if choice == "given" else "evidence",
+    }
     ends = np.array([0.0, 0.0]), np.array([1.0, 0.5])
 
     def solve(**more):
@@ -98,8 +102,11 @@ def test_lengthscale_agrees_with_a_grid_search(error_model, choice):
 
 def test_newton_is_safeguarded():
     """A function with a maximum between the start and the minimum, and steep walls."""
+
+    def value(x):
+        return jnp.cos(3 * x) + 0.1 * x**2
+
     def function(x):
-        value = lambda x: jnp.cos(3 * x) + 0.1 * x**2  # noqa: E731
         return value(x), jax.grad(value)(x), jax.grad(jax.grad(value))(x)
 
     for start in (-0.1, 0.1, 0.9, 1.9):
@@ -108,7 +115,10 @@ def test_newton_is_safeguarded():
         assert abs(slope) < 1e-6 or abs(x) == 2.0
         assert function(x)[0] <= function(jnp.array(start))[0]
     # a minimum outside the bounds ends at the bound
-    line = lambda x: (x, jnp.ones(()), jnp.zeros(()))  # noqa: E731
+
+    def line(x):
+        return x, jnp.ones(()), jnp.zeros(())
+
     assert float(newton(line, jnp.array(0.5), (-1.0, 1.0))) == -1.0
 
 
@@ -151,8 +161,8 @@ def test_v_from_the_ends_falls_back_to_evidence_where_the_ends_meet():
 
 
 def test_a_straight_solution_is_certain():
-    free = lambda t, y, dy: 0.0 * y  # noqa: E731
-    curve = solve_bvp(free, (0.0, 1.0), [0.0, 1.0], [1.0, 1.0])
+    ends = [0.0, 1.0], [1.0, 1.0]
+    curve = solve_bvp(lambda t, y, dy: 0.0 * y, (0.0, 1.0), *ends, solver=solvers.Dense())
     assert curve.converged
     np.testing.assert_array_equal(curve.std([0.0, 0.5, 1.0]), 0.0)
     assert np.isfinite(curve.log_evidence)

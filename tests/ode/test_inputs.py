@@ -102,7 +102,8 @@ SPAN = (0.0, 1.0)
         ),
         (
             lambda: solve_bvp(
-                spring, SPAN, [0.0], [1.0], solver=solvers.Dense(error_model=solvers.BoundError(1.0))
+                spring, SPAN, [0.0], [1.0],
+                solver=solvers.Dense(error_model=solvers.BoundError(1.0)),
             ),
             "U_prime",
         ),

@@ -86,6 +86,7 @@ def test_erratum_2_sign_in_the_lengthscale_derivative():
     t = np.array([0.1, 0.2, 0.55])
     delta = (t[:, None] - t[None, :]) / lam**2
     k = np.exp(-((t[:, None] - t[None, :]) ** 2) / (2 * lam**2))
+
     def first(sign):
         poly = delta**6 / 2 - 7 / lam**2 * delta**4 + 39 / (2 * lam**4) * delta**2
         return (poly + sign * 6 / lam**6) * k

@@ -43,7 +43,11 @@ class Rescaled(eqx.Module):
 def random_problem(seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(2, 2))
-    return Network.random(rng), rng.normal(size=2), Gaussian(rng.normal(size=2), 0.01 * root @ root.T)
+    return (
+        Network.random(rng),
+        rng.normal(size=2),
+        Gaussian(rng.normal(size=2), 0.01 * root @ root.T),
+    )
 
 
 @pytest.mark.parametrize("error_model", ERROR_MODELS)

@@ -111,7 +111,9 @@ class BoundError(ErrorModel):
             needed = "U and U_prime" if order == 2 else "only U, without U_prime"
             raise ValueError(f"BoundError needs {needed} for an ODE of order {order}")
         if not self.kronecker and self.bounds.shape[-1] != dimension:
-            raise ValueError(f"U must have shape ({dimension}, {dimension}), got {self.bounds[0].shape}")
+            raise ValueError(
+                f"U must have shape ({dimension}, {dimension}), got {self.bounds[0].shape}"
+            )
 
     def noise(self, f: Callable, tau: Array, state: Array, sigma: Array) -> Array:
         bounds = self.bounds[:, None, None] if self.kronecker else self.bounds

@@ -22,19 +22,22 @@ TINY = 1e-300
 
 
 class Evidence(NamedTuple):
-    """Parts of -2 log p(Y | a, b) = quadratic / scale^2 + n log(2 pi scale^2) + log_determinant."""
+    """Parts of -2 log p(Y | a, b) = quadratic / s^2 + size log(2 pi s^2) + log_determinant.
+
+    s is the scale of V.
+    """
 
     quadratic: Float[Array, ""]
     log_determinant: Float[Array, ""]
-    count: int
+    size: int
 
     def best_scale2(self) -> Float[Array, ""]:
         """The square of the scale of V with the highest evidence."""
-        return self.quadratic / self.count
+        return self.quadratic / self.size
 
     def log(self, scale2: Array) -> Float[Array, ""]:
         scale2 = jnp.maximum(scale2, TINY)
-        spread = self.count * jnp.log(2.0 * jnp.pi * scale2)
+        spread = self.size * jnp.log(2.0 * jnp.pi * scale2)
         return -0.5 * (self.quadratic / scale2 + spread + self.log_determinant)
 
 
@@ -92,9 +95,7 @@ def joint_gram(
         ],
         axis=1,
     )
-    picks = jnp.stack(
-        [jnp.zeros((B, m, B)).at[:, d, :].set(jnp.eye(B)) for _, d in conditions]
-    )
+    picks = jnp.stack([jnp.zeros((B, m, B)).at[:, d, :].set(jnp.eye(B)) for _, d in conditions])
     H = jnp.concatenate([picks, maps])
     size = (C + N) * B
     return jnp.einsum("iamc,cd,imjp,jbpd->iajb", H, V, full, H).reshape(size, size)

@@ -1,8 +1,9 @@
 """Gaussian conditioning on evaluations of the ODE: the algebra of Sec. 3.2 and 3.3.
 
 Letters: N nodes; m = n + 1 derivatives 0..n of the curve at each, called its state. The output
-covariance V is split into `rows` (B x B), which take part in the Gram matrix, and `columns` (E x E),
-which factor out of it: B = D, E = 1 in general, and B = 1, E = D if all noise is a multiple of V.
+covariance V is split into `rows` (B x B), which take part in the Gram matrix, and `columns`
+(E x E), which factor out of it: B = D, E = 1 in general, and B = 1, E = D if all noise is a
+multiple of V.
 """
 
 from collections.abc import Callable
@@ -93,15 +94,17 @@ class Regression(eqx.Module):
             with_states = jnp.einsum("amc,cd,mtp->atpd", h, V, K[i])
             row = (with_states - jnp.einsum("anb,nbtpd->atpd", below, W)).reshape(B, -1)
             surprise = value.reshape(B, -1) - jnp.einsum("amc,mce->ae", h, state.reshape(m, B, -1))
-            both = jnp.concatenate([row, surprise], axis=1)
-            both = solve_triangular(corner, both, lower=True)
-            row, surprise = both[:, : N * m * B], both[:, N * m * B :]
+            # two solves, not one: rows may be shared by a batch, surprises never are
+            row = solve_triangular(corner, row, lower=True)
+            surprise = solve_triangular(corner, surprise, lower=True)
             L_row = below.at[:, i].set(corner)
             carry = (W.at[i].set(row.reshape(W.shape[1:])), z.at[i].set(surprise))
             return carry, (Observations(value, h, noise), L_row)
 
         start = (jnp.zeros((N, B, N, m, B)), jnp.zeros((N, B, D // B)))
-        _, (observations, L) = jax.lax.scan(step, start, jnp.arange(N))
+        rows: tuple[Observations, Array]
+        _, rows = jax.lax.scan(step, start, jnp.arange(N))
+        observations, L = rows
         return observations, L.reshape(N * B, N * B)
 
     def factor(self, observations: Observations) -> Float[Array, "nb nb"]:
@@ -122,7 +125,7 @@ class Regression(eqx.Module):
     def weights(
         self, maps: Array, L: Float[Array, "nb nb"], surprise: Float[Array, "nb e"]
     ) -> Float[Array, "n m b e"]:
-        """Representers: the posterior mean is mu(t) + sum_im k^(., m)(t, t_i) weights_im (Eq. 14)."""
+        """Representers: the mean is mu(t) + sum_im k^(., m)(t, t_i) weights_im (Eq. 14)."""
         N, B = maps.shape[:2]
         solved = cho_solve((L, True), surprise).reshape(N, B, -1)
         return jnp.einsum("cd,iamd,iae->imce", self.V.rows, maps, solved)

@@ -45,9 +45,7 @@ class DensePosterior(Posterior):
         line = mean_basis(self.kernel.conditions, derivative, tau) @ self.values
         return line + jnp.einsum("...im,imd->...d", self._to_nodes(tau, derivative), self.weights)
 
-    def cov(
-        self, sigma: Array, tau: Array, derivative: tuple[int, int], source: Source
-    ) -> Array:
+    def cov(self, sigma: Array, tau: Array, derivative: tuple[int, int], source: Source) -> Array:
         total = jnp.array(0.0)
         if source != "boundary":
             total = total + self._numerical_cov(sigma, tau, derivative)
@@ -96,9 +94,7 @@ class DensePosterior(Posterior):
         return line + jnp.einsum("...im,imdr->...dr", to_nodes, self.sensitivity.weights)
 
 
-def sensitivity(
-    regression: Regression, linearised: Observations, problem: Problem
-) -> Sensitivity:
+def sensitivity(regression: Regression, linearised: Observations, problem: Problem) -> Sensitivity:
     """Solve the ODE linearised about the curve for each direction in which the data may move."""
     assert problem.spread is not None
     C, D, _ = problem.spread.shape

@@ -1,5 +1,6 @@
 """One problem, from its prior to its posterior: the algorithm of Sec. 3 in order."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -12,9 +13,9 @@ from probgeo.ode.dense.errors import BoundError, ErrorModel, Linearised, jacobia
 from probgeo.ode.dense.evidence import best_lengthscale, evidence
 from probgeo.ode.dense.gram import Observations, Regression, SplitCovariance
 from probgeo.ode.dense.posterior import DensePosterior, Sensitivity, sensitivity
-from probgeo.ode.sweeps import Refined, damped_sweeps
 from probgeo.ode.kernels import Kernel, Pinned, Stationary
 from probgeo.ode.problem import Problem, mean_basis
+from probgeo.ode.sweeps import Refined, damped_sweeps
 
 LENGTHSCALE_ROUNDS = 4
 
@@ -90,7 +91,7 @@ def solve(
         posterior,
         jnp.where(finite, refined.status, NOT_FINITE),
         log_evidence,
-        evaluations + nodes.size * (2 + refined.sweeps),
+        evaluations + nodes.size * (4 + refined.sweeps),
         refined.residual,
     )
 
@@ -137,7 +138,7 @@ def _fit_lengthscale(
     assert isinstance(kernel, Stationary)
     scale2 = _given_scale2(settings, problem, None)
 
-    def improve(_: Array, lengthscale: Array) -> Array:
+    def improve(_round: Array, lengthscale: Array) -> Array:
         trial = kernel.with_lengthscale(lengthscale)
         regression, _ = _regression(settings, problem, nodes, trial, model)
         observations, _ = regression.sweep(model, guess)
@@ -166,10 +167,16 @@ def _fixed_point(
         proposal = regression.evaluate(states)
         return _relative(regression, values - proposal, proposal), proposal
 
-    refined = damped_sweeps(
-        sweep, observations.values, settings.refinements, settings.tolerance
-    )
+    line = regression.evaluate(regression.prior_mean)
+    start = _better(sweep, observations.values, line)
+    refined = damped_sweeps(sweep, start, settings.refinements, settings.tolerance)
     return observations._replace(values=refined.x), L, refined
+
+
+def _better(sweep: Callable, recursion: Array, line: Array) -> Array:
+    """Where to start sweeps: the recursion can run away where the straight line does not."""
+    worse = ~(sweep(recursion)[0] <= sweep(line)[0])  # true for NaN
+    return jnp.where(worse, line, recursion)
 
 
 def _gauss_newton(
@@ -186,8 +193,8 @@ def _gauss_newton(
         residual = _relative(regression, states[:, -1] - values, values)
         return residual, regression.states(*condition(states))
 
-    states = regression.states(observations, L)
-    refined = damped_sweeps(sweep, states, settings.refinements, settings.tolerance)
+    start = _better(sweep, regression.states(observations, L), regression.prior_mean)
+    refined = damped_sweeps(sweep, start, settings.refinements, settings.tolerance)
     observations, L = condition(refined.x)
     return observations, L, refined
 

@@ -3,12 +3,17 @@
 from typing import Any, Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from probgeo._checks import as_float_array, as_positive_definite, is_concrete
+from probgeo._checks import (
+    as_float_array,
+    as_positive,
+    as_positive_definite,
+    as_whole_number,
+    is_concrete,
+)
 from probgeo.ode.batch import solve_in_chunks
 from probgeo.ode.curve import Curve
 from probgeo.ode.dense.errors import ErrorModel, JacobianError, Linearised, NoError
@@ -48,10 +53,14 @@ class Dense(eqx.Module):
         a first solution; `BoundError(U, U_prime)` for bounds of one's own. "none": ignored.
         "linearised": f is linearised, sweeps become Gauss-Newton steps.
     refinements : int
-        Most sweeps after the first one (Sec. 3.3.1); they end early at `tolerance`.
+        Most sweeps after the first one (Sec. 3.3.1); they end early at `tolerance`. They start
+        from the first one (the paper's recursion, or the guess) or from the straight line,
+        whichever has the smaller residual.
     tolerance : float
-        Residual of the ODE at the nodes, relative to the size of the solution, below which a
-        curve counts as converged.
+        Residual at the nodes, relative to the size of the solution, below which a curve counts as
+        converged. For "linearised" it is that of the ODE, for the others the change of the
+        evaluations in one more sweep. Without noise ("none") the two are the same; with noise the
+        mean may leave the ODE by more, since it need not pass through its evaluations.
     V : "evidence" | "ends" | array (D, D)
         Covariance of the output dimensions. "evidence": S times the scale of highest evidence.
         "ends": [(a-b)' S^-1 (a-b)] S, for initial value problems with dy0 for a - b (Sec. 3.4).
@@ -66,7 +75,7 @@ class Dense(eqx.Module):
     --------
     >>> import jax.numpy as jnp
     >>> from probgeo import solve_bvp, solvers
-    >>> solver = solvers.Dense(n_points=12, error_model="linearised")
+    >>> solver = solvers.Dense(n_points=16, error_model="linearised")
     >>> curve = solve_bvp(lambda t, y, dy: -y, (0.0, 1.0), [0.0], [1.0], solver=solver)
     >>> bool(abs(curve.mean(0.5)[0] - jnp.sin(0.5) / jnp.sin(1.0)) < 1e-6)
     True
@@ -103,11 +112,13 @@ class Dense(eqx.Module):
         if not isinstance(self.kernel, Kernel):
             raise TypeError(f"kernel must be a Kernel, got {type(kernel).__name__}")
         self.grid, self.grid_name = _as_grid(grid)
-        self.n_points = _whole("n_points", n_points, 1) if self.grid is None else self.grid.size
+        self.n_points = (
+            as_whole_number("n_points", n_points, 1) if self.grid is None else self.grid.size
+        )
         self.error_model = _as_error_model(error_model)
         self.find_bounds = isinstance(error_model, str) and error_model == "bound"
-        self.refinements = _whole("refinements", refinements, 0)
-        self.tolerance = _positive("tolerance", tolerance)
+        self.refinements = as_whole_number("refinements", refinements, 0)
+        self.tolerance = as_positive("tolerance", tolerance)
         self.V, self.scale = _as_output_covariance(V)
         self.S = None if S is None else as_float_array("S", S)
         if self.V is not None and self.S is not None:
@@ -115,7 +126,7 @@ class Dense(eqx.Module):
         self.fit_lengthscale = fit_lengthscale
         if fit_lengthscale and not isinstance(self.kernel, Stationary):
             raise ValueError(f"{type(self.kernel).__name__} has no length scale to fit")
-        self.nugget = _positive("nugget", nugget, or_zero=True)
+        self.nugget = as_positive("nugget", nugget, or_zero=True)
 
     def solve(self, problem: Problem, guess: Guess | None = None) -> Curve:
         """Posterior curves for a batch of problems; `solve_ivp` and `solve_bvp` call this."""
@@ -173,11 +184,7 @@ class Dense(eqx.Module):
 def _solve_batch(
     settings: Settings, problem: Problem, guess: Array | None, nodes: Array
 ) -> Solution:
-    def one(values: Array, spread: Array | None, at: Array | None) -> Solution:
-        member = Problem(problem.f, values, spread, problem.conditions, problem.order)
-        return solve(settings, member, nodes, at)
-
-    return jax.vmap(one)(problem.values, problem.spread, guess)
+    return problem.map(lambda member, at: solve(settings, member, nodes, at), guess)
 
 
 def _as_grid(grid: Any) -> tuple[Array | None, str | None]:
@@ -211,16 +218,3 @@ def _as_output_covariance(V: Any) -> tuple[Array | None, str]:
             raise ValueError(f'V must be "evidence", "ends" or a (D, D) array, got {V!r}')
         return None, V
     return as_float_array("V", V), "given"
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
-    return int(value)
-
-
-def _positive(name: str, value: Any, or_zero: bool = False) -> Array:
-    number = as_float_array(name, value)
-    if is_concrete(number) and (number < 0 or (number == 0 and not or_zero)):
-        raise ValueError(f"{name} must be positive, got {value}")
-    return number

@@ -133,8 +133,8 @@ class Chain(eqx.Module):
                 ]
             )
             targets = jnp.concatenate([z, known, jnp.zeros((len(pin), width))])
-            T, rotated, rest = eliminate(stacked, targets, 2 * k)
-            out = (T[:k, :k], T[:k, k:], rotated[:k], jnp.sum(rest**2, axis=0))
+            T, rotated, rest = eliminate(stacked, targets)
+            out = (T[:k, :k], T[:k, k:], rotated[:k], rest)
             return (T[k:, k:], rotated[k:]), out
 
         start, first = self._start(x)
@@ -153,8 +153,8 @@ class Chain(eqx.Module):
         known = -jnp.einsum("ij,jbe->ibe", root, x.e[0]).reshape(s * B, width)
         rows = jnp.concatenate([rows, jnp.diag(pins)])
         known = jnp.concatenate([known, jnp.zeros((k, width))])
-        R, z, rest = eliminate(rows, known, k)
-        return (R, z), jnp.sum(rest**2, axis=0)
+        R, z, rest = eliminate(rows, known)
+        return (R, z), rest
 
     def log_determinants(self, triangles: Triangles, blocks: int) -> Float[Array, ""]:
         """log|rows of the prior| - log|triangles|: the normalisation of the evidence."""

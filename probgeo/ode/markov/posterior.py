@@ -40,7 +40,6 @@ class MarkovPosterior(Posterior):
     spread: Float[Array, "c d r"] | None
     E: Float[Array, "n s b q b"]
     given: Conditionals
-    root: Float[Array, "d d"]
     conditions: Conditions = eqx.field(static=True)
 
     @property
@@ -49,13 +48,10 @@ class MarkovPosterior(Posterior):
 
     def mean(self, tau: Array, derivative: int) -> Array:
         line = mean_basis(self.conditions, derivative, tau) @ self.values
-        return (line + self._interpolate(self.states, tau, derivative)) @ self.root.T
+        return line + self._interpolate(self.states, tau, derivative)
 
     def marginal(self, tau: Array, derivative: int, source: Source) -> Array:
-        reach = self._reach(tau.reshape(-1), derivative)
-        numerical = self._inside(reach, reach) + jnp.einsum(
-            "ts,ts,bc->tbc", reach.between, reach.between, jnp.eye(self.E.shape[2])
-        )
+        numerical = self.spread_at(self.reach(self.around(tau.reshape(-1)), derivative))
         return self._total(numerical, tau, tau, (derivative, derivative), source)
 
     def cov(self, sigma: Array, tau: Array, derivative: tuple[int, int], source: Source) -> Array:
@@ -80,7 +76,7 @@ class MarkovPosterior(Posterior):
         if source != "numerical" and self.moves is not None:
             left, right = (self._move(t, d) for t, d in zip((sigma, tau), derivative, strict=True))
             total = total + jnp.einsum("...ir,...jr->...ij", left, right)
-        return self.root @ total @ self.root.T
+        return total
 
     def _move(self, tau: Array, derivative: int) -> Float[Array, "*t d r"]:
         assert self.moves is not None and self.spread is not None
@@ -96,36 +92,50 @@ class MarkovPosterior(Posterior):
         before = jnp.clip(t - self.nodes[n], NEAREST * step, (1 - NEAREST) * step)
         return n, before, step - before
 
+    def around(self, tau: Float[Array, " t"]) -> tuple[Array, Bridge]:
+        """The intervals of some times, and the bridges across them."""
+        n, before, after = self._locate(tau)
+        return n, self._bridges(before, after)
+
+    def halfway(self) -> tuple[Array, Bridge]:
+        """The same for the middles of all intervals."""
+        half = 0.5 * jnp.diff(self.nodes)
+        return jnp.arange(half.size), self._bridges(half, half)
+
+    def _bridges(self, before: Array, after: Array) -> Bridge:
+        return jax.vmap(lambda b, a: self.prior.bridge(b, a, self.unit))(before, after)
+
     def _interpolate(self, states: Array, tau: Array, derivative: int) -> Array:
         if derivative > self.prior.q:
             raise ValueError(f"this prior has {self.prior.q} derivatives, {derivative} was asked")
+        place = self.around(tau.reshape(-1))
+        return self.across(states, place, derivative).reshape(*tau.shape, *states.shape[2:])
 
-        def at(t: Array) -> Array:
-            n, before, after = self._locate(t)
-            bridge = self.prior.bridge(before, after, self.unit)
-            row = self.factors[derivative]
-            left = jnp.tensordot(row * bridge.left[derivative], states[n], 1)
-            return left + jnp.tensordot(row * bridge.right[derivative], states[n + 1], 1)
+    def across(self, states: Array, place: tuple[Array, Bridge], derivative: int) -> Array:
+        """A derivative of the bridge between given states: (T, ...)."""
+        n, bridge = place
+        factor = self.factors[derivative]
+        left = jnp.einsum("ts,ts...->t...", bridge.left[:, derivative], states[n])
+        right = jnp.einsum("ts,ts...->t...", bridge.right[:, derivative], states[n + 1])
+        return factor * (left + right)
 
-        return jax.vmap(at)(tau.reshape(-1)).reshape(*tau.shape, *states.shape[2:])
+    def reach(self, place: tuple[Array, Bridge], derivative: int) -> Reach:
+        n, bridge = place
+        left, right, between = (self.factors[derivative] * m[:, derivative] for m in bridge)
+        shape = (len(n), self.E.shape[2], -1)
+        earlier = jnp.einsum("ts,tsbqc->tbqc", left, self.E[n]).reshape(shape)
+        later = jnp.einsum("ts,tsbqc->tbqc", right, self.E[n + 1]).reshape(shape)
+        return Reach(
+            n,
+            earlier @ self.given.gain[n] + later,
+            earlier @ self.given.factor[n],
+            between * self.scale[n][:, None],
+        )
 
-    def _reach(self, tau: Float[Array, " t"], derivative: int) -> Reach:
-        def at(t: Array) -> Reach:
-            n, before, after = self._locate(t)
-            bridge = self.prior.bridge(before, after, self.unit)
-            left, right, between = (self.factors[derivative] * row[derivative] for row in bridge)
-            earlier, later = (
-                jnp.tensordot(row, E, 1).reshape(E.shape[1], -1)
-                for row, E in ((left, self.E[n]), (right, self.E[n + 1]))
-            )
-            return Reach(
-                n,
-                earlier @ self.given.gain[n] + later,
-                earlier @ self.given.factor[n],
-                between * self.scale[n],
-            )
-
-        return jax.vmap(at)(tau)
+    def spread_at(self, reach: Reach) -> Float[Array, "t b b"]:
+        """Numerical covariance at single times."""
+        between = jnp.sum(reach.between**2, axis=-1)
+        return self._inside(reach, reach) + between[:, None, None] * jnp.eye(self.E.shape[2])
 
     def _inside(self, s: Reach, t: Reach) -> Float[Array, "t b b"]:
         """Covariance of two times of one interval, without what lies between the nodes."""
@@ -136,7 +146,8 @@ class MarkovPosterior(Posterior):
 
     def _ordered_cov(self, s: Array, t: Array, derivative: tuple[int, int]) -> Array:
         """Covariance for times s <= t."""
-        first, second = self._reach(s, derivative[0]), self._reach(t, derivative[1])
+        first = self.reach(self.around(s), derivative[0])
+        second = self.reach(self.around(t), derivative[1])
         same = first.interval == second.interval
         inside = self._inside(first, second) + jnp.einsum(
             "t,bc->tbc", self._between(s, t, derivative), jnp.eye(self.E.shape[2])
@@ -181,7 +192,7 @@ class MarkovPosterior(Posterior):
             noise = jax.random.normal(keys[1], (n, self.moves.shape[-1]))
             moves = jnp.stack([self._move(tau, d) for d in orders])
             picked = picked + jnp.einsum("otdr,nr->notd", moves, noise)
-        return mean + picked @ self.root.T
+        return mean + picked
 
     def _sample_deviation(self, key: Array, tau: Float[Array, " t"]) -> Float[Array, "t s d"]:
         """Deviation of one draw from the mean: backwards over the nodes, then between them."""

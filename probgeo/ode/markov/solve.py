@@ -116,7 +116,8 @@ def regression(settings: Settings, problem: Problem, nodes: Array) -> Regression
         prior=settings.prior,
         nodes=nodes,
         unit=1.0 / jnp.array(nodes.size - 1.0),
-        scale=jnp.ones(nodes.size - 1),
+        # nodes are dense where the curve is rough: c^(q+1) ~ h^-q on a mesh of equal errors
+        scale=(jnp.mean(jnp.diff(nodes)) / jnp.diff(nodes)) ** settings.prior.q,
         order=problem.order,
         pinned_first=(0,) if boundary else tuple(d for _, d in problem.conditions),
         pinned_last=boundary,
@@ -135,41 +136,49 @@ def iterate(
 
 
 def finish(settings: Settings, problem: Problem, nodes: Array, states: Array) -> Solution:
-    """The posterior about converged states."""
+    """The calibrated posterior about converged states."""
     model = regression(settings, problem, nodes)
-    N, D = len(nodes), problem.dimension
-    chain = model.chain
-    x = chain.coordinates(model.linearise(states, settings.first_order))
-    triangles = chain.eliminate(x)
-    mean = x.states(back_substitute(triangles)).reshape(N, -1, D)
-    blocks = x.E.shape[2]
-    posterior = MarkovPosterior(
-        prior=settings.prior,
-        nodes=nodes,
-        unit=chain.unit,
-        scale=chain.scale,
-        values=problem.values,
-        states=mean,
-        moves=None if problem.spread is None else model.moves(states),
-        spread=None if problem.spread is None else spread_columns(problem),
-        E=x.E,
-        given=backward_conditionals(triangles, chain.given(blocks)),
-        root=jnp.eye(D),
-        conditions=problem.conditions,
-    )
+    posterior, triangles = _posterior(model, states)
     defects, ratios = held_out_defects(problem, posterior)
-    by_evidence = jnp.sum(triangles.quadratic) / (N * D)
-    scale2 = by_evidence if settings.calibration == "evidence" else jnp.mean(ratios)
-    log_evidence = _log_evidence(chain, triangles, blocks, scale2, N * D)
+    count = nodes.size * problem.dimension
+    if settings.calibration == "evidence":
+        scale2 = jnp.sum(triangles.quadratic) / count
+    elif settings.calibration == "none":
+        scale2 = jnp.array(1.0)
+    else:
+        scale2 = jnp.mean(ratios)
+    log_evidence = _log_evidence(model.chain, triangles, posterior.E.shape[2], scale2, count)
     posterior = _scaled(posterior, scale2)
     return Solution(
         posterior=posterior,
-        states=model.from_chain(mean),
+        states=model.from_chain(posterior.states),
         log_evidence=log_evidence,
         scale=jnp.sqrt(scale2),
         defects=defects,
-        excess=_excess(settings, posterior),
+        excess=_excess(settings, problem, posterior),
     )
+
+
+def _posterior(model: Regression, states: Array) -> tuple[MarkovPosterior, Triangles]:
+    """The posterior for the noise that the chain has, linearised about `states`."""
+    chain, problem = model.chain, model.problem
+    x = chain.coordinates(model.linearise(states, model.first_order))
+    triangles = chain.eliminate(x)
+    mean = x.states(back_substitute(triangles))
+    posterior = MarkovPosterior(
+        prior=chain.prior,
+        nodes=chain.nodes,
+        unit=chain.unit,
+        scale=chain.scale,
+        values=problem.values,
+        states=mean.reshape(len(states), -1, problem.dimension),
+        moves=None if problem.spread is None else model.moves(states),
+        spread=None if problem.spread is None else spread_columns(problem),
+        E=x.E,
+        given=backward_conditionals(triangles, chain.given(x.E.shape[2])),
+        conditions=problem.conditions,
+    )
+    return posterior, triangles
 
 
 def _log_evidence(
@@ -199,36 +208,34 @@ def held_out_defects(problem: Problem, posterior: MarkovPosterior) -> tuple[Arra
     the posterior is that of c^(o) - J (c, ...).
     """
     middle = 0.5 * (posterior.nodes[1:] + posterior.nodes[:-1])
-    o = problem.order
-    states = jnp.stack([posterior.mean(middle, d) for d in range(o + 1)], axis=1)
-    values = jax.vmap(lambda t, y: problem.f(t, *y[:-1]))(middle, states)
-    defect = states[:, o] - values
+    place, o = posterior.halfway(), problem.order
+    line = [mean_basis(problem.conditions, d, middle) @ problem.values for d in range(o + 1)]
+    states = jnp.stack(
+        [line[d] + posterior.across(posterior.states, place, d) for d in range(o + 1)], axis=1
+    )
+    defect = states[:, o] - jax.vmap(lambda t, y: problem.f(t, *y[:-1]))(middle, states)
     B = posterior.E.shape[2]
-    reaches = [posterior._reach(middle, d) for d in range(o + 1)]
-    eye = jnp.broadcast_to(jnp.eye(B), (len(middle), B, B))
-    maps = [eye]
+    reach = posterior.reach(place, o)
+    later, own = reach.later, reach.own
+    between = jnp.einsum("bc,ts->tbcs", jnp.eye(B), reach.between)
     if B == problem.dimension:
         J = jax.vmap(lambda t, y: jacobian(problem.f, t, y[:-1]))(middle, states)
-        maps = [-J[:, :, m] for m in range(o)] + [eye]
-    reaches = reaches[o + 1 - len(maps) :]
-    later = sum(h @ r.later for h, r in zip(maps, reaches, strict=True))
-    own = sum(h @ r.own for h, r in zip(maps, reaches, strict=True))
-    between = sum(
-        jnp.einsum("tbc,ts->tbcs", h, r.between) for h, r in zip(maps, reaches, strict=True)
-    )
-    cov = posterior.given.cov[1:]
-    variance = jnp.einsum("tbk,tkl,tbl->t", later, cov, later)
+        for m in range(o):
+            lower = posterior.reach(place, m)
+            later = later - J[:, :, m] @ lower.later
+            own = own - J[:, :, m] @ lower.own
+            between = between - jnp.einsum("tbc,ts->tbcs", J[:, :, m], lower.between)
+    variance = jnp.einsum("tbk,tkl,tbl->t", later, posterior.given.cov[1:], later)
     variance += jnp.sum(own**2, axis=(1, 2)) + jnp.sum(between**2, axis=(1, 2, 3))
     square = jnp.sum(defect**2, axis=-1)
     return jnp.sqrt(square), square / (variance * (problem.dimension // B))
 
 
-def _excess(settings: Settings, posterior: MarkovPosterior) -> Array:
-    """Largest numerical standard deviation at and between the nodes, over the tolerance."""
-    middle = 0.5 * (posterior.nodes[1:] + posterior.nodes[:-1])
-    times = jnp.concatenate([posterior.nodes, middle])
-    mean = posterior.mean(times, 0)
-    variance = jnp.diagonal(posterior.marginal(times, 0, "numerical"), axis1=-2, axis2=-1)
-    error = jnp.sqrt(jnp.max(jnp.sum(variance, axis=-1)))
-    size = jnp.sqrt(jnp.max(jnp.sum(mean**2, axis=-1)))
+def _excess(settings: Settings, problem: Problem, posterior: MarkovPosterior) -> Array:
+    """Largest numerical standard deviation between the nodes, over the tolerance."""
+    spread = posterior.spread_at(posterior.reach(posterior.halfway(), 0))
+    columns = problem.dimension // spread.shape[-1]
+    error = jnp.sqrt(columns * jnp.max(jnp.trace(spread, axis1=1, axis2=2)))
+    line = mean_basis(problem.conditions, 0, posterior.nodes) @ problem.values
+    size = jnp.sqrt(jnp.max(jnp.sum((line + posterior.states[:, 0]) ** 2, axis=-1)))
     return error / jnp.maximum(settings.atol + settings.rtol * size, 1e-300)
