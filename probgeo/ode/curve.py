@@ -21,8 +21,10 @@ MESSAGES = (
     "the residual of the ODE is above the tolerance after the last sweep",
     "no step lowers the residual of the ODE any further, and it is above the tolerance",
     "the error estimate is above rtol and atol on the finest mesh allowed",
+    "the evaluations have settled, but the mean is far from the ODE at the nodes: "
+    "more points, a shorter length scale or error_model='linearised' may help",
 )
-OK, NOT_FINITE, OUT_OF_SWEEPS, STALLED, TOO_COARSE = range(5)
+OK, NOT_FINITE, OUT_OF_SWEEPS, STALLED, TOO_COARSE, UNFAITHFUL = range(6)
 
 
 class ConvergenceWarning(UserWarning):
@@ -75,7 +77,7 @@ class Curve(eqx.Module):
     n_evaluations : int array (...)
         Evaluations of f, Jacobians not counted.
     residual : array (...)
-        How far the curve is from the ODE at the nodes, relative to the size of the solution.
+        How much the last sweep would still have changed, relative to the size of the solution.
     nodes : array (..., N)
         Times at which f was evaluated.
     scale : array (...)

@@ -35,7 +35,7 @@ class Coordinates(NamedTuple):
     e: Float[Array, "n s b e"]
 
     def states(self, w: Float[Array, "n k e"]) -> Float[Array, "n s b e"]:
-        N, s, B, q, _ = self.E.shape
+        N, _, B, q, _ = self.E.shape
         return jnp.einsum("nsbqc,nqce->nsbe", self.E, w.reshape(N, q, B, -1)) + self.e
 
 
@@ -45,8 +45,8 @@ class Triangles(NamedTuple):
     R: Float[Array, "n k k"]
     S: Float[Array, "n k k"]
     z: Float[Array, "n k e"]
-    last_R: Float[Array, "k k"]
-    last_z: Float[Array, "k e"]
+    last: Float[Array, "k k"]
+    last_target: Float[Array, "k e"]
     quadratic: Float[Array, " e"]
 
 
@@ -138,7 +138,9 @@ class Chain(eqx.Module):
             return (T[k:, k:], rotated[k:]), out
 
         start, first = self._start(x)
-        (R, z), (Rs, Ss, zs, squares) = jax.lax.scan(step, start, (left, right, known, pins))
+        out: tuple
+        (R, z), out = jax.lax.scan(step, start, (left, right, known, pins))
+        Rs, Ss, zs, squares = out
         return Triangles(Rs, Ss, zs, R, z, first + jnp.sum(squares, axis=0))
 
     def _start(self, x: Coordinates) -> tuple[tuple[Array, Array], Array]:
@@ -160,9 +162,10 @@ class Chain(eqx.Module):
         """log|rows of the prior| - log|triangles|: the normalisation of the evidence."""
         diagonals = jnp.diagonal(triangles.R, axis1=-2, axis2=-1)
         posterior = jnp.sum(jnp.log(jnp.abs(diagonals)))
-        posterior += jnp.sum(jnp.log(jnp.abs(jnp.diag(triangles.last_R))))
+        posterior += jnp.sum(jnp.log(jnp.abs(jnp.diag(triangles.last))))
         roots = self.steps().root / self.scale[:, None, None]
-        prior = jnp.sum(jnp.linalg.slogdet(roots)[1])
+        # the rows of a step are triangular
+        prior = jnp.sum(jnp.log(jnp.abs(jnp.diagonal(roots, axis1=-2, axis2=-1))))
         # the ODE is an equation for c^(o), not for x_o
         prior -= self.nodes.size * jnp.log(self.factors[self.order])
         if not self.prior.diffuse:
@@ -193,7 +196,8 @@ def back_substitute(triangles: Triangles) -> Float[Array, "n k e"]:
         w = solve_upper(R, z - S @ later)
         return w, w
 
-    last = solve_upper(triangles.last_R, triangles.last_z)
+    last = solve_upper(triangles.last, triangles.last_target)
+    w: Array
     _, w = jax.lax.scan(step, last, (triangles.R, triangles.S, triangles.z), reverse=True)
     return jnp.concatenate([w, last[None]])
 
@@ -211,7 +215,7 @@ class Conditionals(NamedTuple):
 
 def backward_conditionals(triangles: Triangles, given: Float[Array, "n k"]) -> Conditionals:
     """The smoother's gains and covariances; coordinates that are given have no variance."""
-    k = triangles.last_R.shape[0]
+    k = triangles.last.shape[0]
     free = 1.0 - given
 
     def step(later: Array, rows: tuple) -> tuple:
@@ -221,8 +225,9 @@ def backward_conditionals(triangles: Triangles, given: Float[Array, "n k"]) -> C
         cov = factor @ factor.T + gain @ later @ gain.T
         return cov, Conditionals(gain, factor, cov)
 
-    factor = solve_upper(triangles.last_R, jnp.eye(k)) * free[-1][:, None]
+    factor = solve_upper(triangles.last, jnp.eye(k)) * free[-1][:, None]
     last = Conditionals(jnp.zeros((k, k)), factor, factor @ factor.T)
     rows = (triangles.R, triangles.S, free[:-1])
+    others: Conditionals
     _, others = jax.lax.scan(step, last.cov, rows, reverse=True)
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), others, last)

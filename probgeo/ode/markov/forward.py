@@ -4,7 +4,7 @@ Its steps are the first mesh and its states the first linearisation; the posteri
 and the final mesh owe nothing to its own error estimate.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import diffrax
 import equinox as eqx
@@ -21,14 +21,12 @@ class Steps(NamedTuple):
     """Times of accepted steps, padded at the end with the last one."""
 
     times: Float[Array, " most+1"]
-    count: Int[Array, ""]
+    taken: Int[Array, ""]
     finished: Bool[Array, ""]
 
 
-def _solve(
-    problem: Problem, rtol: Array, stiff: bool, saveat: diffrax.SaveAt
-) -> diffrax.Solution:
-    def field(t: Array, y: tuple, _: None) -> tuple:
+def _solve(problem: Problem, rtol: Array, stiff: bool, saveat: diffrax.SaveAt) -> diffrax.Solution:
+    def field(t: Any, y: Any, _: Any) -> Any:
         return (*y[1:], problem.f(t, *y))
 
     solver = diffrax.Kvaerno5() if stiff else diffrax.Tsit5()
@@ -53,13 +51,13 @@ def classical_steps(problem: Problem, rtol: Array, stiff: bool) -> Steps:
     solution = _solve(problem, rtol, stiff, diffrax.SaveAt(t0=True, steps=True))
     assert solution.ts is not None
     times = jnp.where(jnp.isfinite(solution.ts), solution.ts, 1.0)
-    finished = solution.result == diffrax.RESULTS.successful
+    finished = jnp.asarray(solution.result == diffrax.RESULTS.successful)
     return Steps(times, solution.stats["num_accepted_steps"], finished)
 
 
 def mesh_from_steps(steps: Steps, count: int) -> Float[Array, " count"]:
     """`count` nodes, spread like the steps."""
-    share = jnp.arange(steps.times.size) / jnp.maximum(steps.count, 1)
+    share = jnp.arange(steps.times.size) / jnp.maximum(steps.taken, 1)
     nodes = jnp.interp(jnp.linspace(0.0, 1.0, count), share, steps.times)
     uniform = jnp.linspace(0.0, 1.0, count)
     # never quite empty anywhere, whatever the solver did

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from probgeo.gaussian import covariance_factor
 from probgeo.ode.curve import Posterior, Source
 from probgeo.ode.markov.chain import Conditionals
 from probgeo.ode.markov.prior import Bridge, Prior, to_derivatives
@@ -18,13 +19,12 @@ NEAREST = 1e-8  # closest to a node, as a fraction of a step, that the bridge is
 class Reach(NamedTuple):
     """How the curve at one time depends on the coordinates around it.
 
-    deviation = later (w_{n+1} - mean) + own noise_n + between noise.
+    deviation = later (w_{n+1} - mean) + own noise_n + what happens between the nodes.
     """
 
     interval: Array
-    later: Float[Array, "b k"]
-    own: Float[Array, "b k"]
-    between: Float[Array, " s"]
+    later: Float[Array, "t b k"]
+    own: Float[Array, "t b k"]
 
 
 class MarkovPosterior(Posterior):
@@ -51,7 +51,7 @@ class MarkovPosterior(Posterior):
         return line + self._interpolate(self.states, tau, derivative)
 
     def marginal(self, tau: Array, derivative: int, source: Source) -> Array:
-        numerical = self.spread_at(self.reach(self.around(tau.reshape(-1)), derivative))
+        numerical = self.spread_at(self.around(tau.reshape(-1)), derivative)
         return self._total(numerical, tau, tau, (derivative, derivative), source)
 
     def cov(self, sigma: Array, tau: Array, derivative: tuple[int, int], source: Source) -> Array:
@@ -79,7 +79,8 @@ class MarkovPosterior(Posterior):
         return total
 
     def _move(self, tau: Array, derivative: int) -> Float[Array, "*t d r"]:
-        assert self.moves is not None and self.spread is not None
+        assert self.moves is not None
+        assert self.spread is not None
         basis = mean_basis(self.conditions, derivative, tau)
         line = jnp.einsum("...c,cdr->...dr", basis, self.spread)
         return line + self._interpolate(self.moves, tau, derivative)
@@ -121,21 +122,22 @@ class MarkovPosterior(Posterior):
 
     def reach(self, place: tuple[Array, Bridge], derivative: int) -> Reach:
         n, bridge = place
-        left, right, between = (self.factors[derivative] * m[:, derivative] for m in bridge)
+        left, right = (self.factors[derivative] * m[:, derivative] for m in bridge[:2])
         shape = (len(n), self.E.shape[2], -1)
         earlier = jnp.einsum("ts,tsbqc->tbqc", left, self.E[n]).reshape(shape)
         later = jnp.einsum("ts,tsbqc->tbqc", right, self.E[n + 1]).reshape(shape)
-        return Reach(
-            n,
-            earlier @ self.given.gain[n] + later,
-            earlier @ self.given.factor[n],
-            between * self.scale[n][:, None],
-        )
+        return Reach(n, earlier @ self.given.gain[n] + later, earlier @ self.given.factor[n])
 
-    def spread_at(self, reach: Reach) -> Float[Array, "t b b"]:
+    def between(self, place: tuple[Array, Bridge], i: int, j: int) -> Float[Array, " t"]:
+        """Covariance of two derivatives at one time, given the states at both ends."""
+        n, bridge = place
+        return self.factors[i] * self.factors[j] * bridge.cov[:, i, j] * self.scale[n] ** 2
+
+    def spread_at(self, place: tuple[Array, Bridge], derivative: int) -> Float[Array, "t b b"]:
         """Numerical covariance at single times."""
-        between = jnp.sum(reach.between**2, axis=-1)
-        return self._inside(reach, reach) + between[:, None, None] * jnp.eye(self.E.shape[2])
+        reach = self.reach(place, derivative)
+        between = self.between(place, derivative, derivative)[:, None, None]
+        return self._inside(reach, reach) + between * jnp.eye(self.E.shape[2])
 
     def _inside(self, s: Reach, t: Reach) -> Float[Array, "t b b"]:
         """Covariance of two times of one interval, without what lies between the nodes."""
@@ -170,17 +172,14 @@ class MarkovPosterior(Posterior):
 
     def _between(self, s: Array, t: Array, derivative: tuple[int, int]) -> Float[Array, " t"]:
         """Covariance of s <= t in one interval, given the states at its ends."""
-
-        def at(s: Array, t: Array) -> Array:
-            n, before, after = self._locate(t)
-            noise = self.prior.bridge(before, after, self.unit).factor * self.scale[n]
-            _, first, _ = self._locate(s)
-            first = jnp.minimum(first, (1 - NEAREST) * before)
-            to_t = self.prior.bridge(first, before - first, self.unit).right
-            row = self.factors[derivative[0]] * to_t[derivative[0]] @ noise
-            return row @ (self.factors[derivative[1]] * noise[derivative[1]])
-
-        return jax.vmap(at)(s, t)
+        n, before, after = self._locate(t)
+        cov = self._bridges(before, after).cov * (self.scale[n] ** 2)[:, None, None]
+        # from the left end and the state at t to the state at s
+        _, first, _ = self._locate(s)
+        first = jnp.minimum(first, (1 - NEAREST) * before)
+        to_t = self._bridges(first, before - first).right
+        i, j = derivative
+        return self.factors[i] * self.factors[j] * jnp.einsum("ts,ts->t", to_t[:, i], cov[:, :, j])
 
     def sample(self, key: Array, n: int, tau: Array, orders: tuple[int, ...]) -> Array:
         keys = jax.random.split(key, 3)
@@ -208,6 +207,7 @@ class MarkovPosterior(Posterior):
 
         noise = jax.random.normal(first, (N, k, D // B))
         nodes = (self.given.gain, self.given.factor, noise)
+        w: Array
         _, w = jax.lax.scan(back, jnp.zeros((k, D // B)), nodes, reverse=True)
         w = w.reshape(N, -1, B, D // B)
         states = jnp.einsum("nsbqc,nqce->nsbe", self.E, w).reshape(N, s, D)
@@ -222,11 +222,12 @@ class MarkovPosterior(Posterior):
             before = jnp.clip(before, NEAREST * step, (1 - NEAREST) * step)
             bridge: Bridge = self.prior.bridge(before, step - before, self.unit)
             x = bridge.left @ states[n] + bridge.right @ state
-            x = x + self.scale[n] * bridge.factor @ noise
+            x = x + self.scale[n] * covariance_factor(bridge.cov) @ noise
             return (n, self.nodes[n] + before, x), x
 
         order = jnp.argsort(-tau)
         noise = jax.random.normal(second, (tau.size, s, D))
         start = (jnp.array(-1), self.nodes[-1], states[-1])
+        drawn: Array
         _, drawn = jax.lax.scan(between, start, (tau[order], noise))
         return drawn[jnp.argsort(order)]

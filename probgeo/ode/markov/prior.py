@@ -6,7 +6,6 @@ squares rows: root (x_next - A x) has unit covariance.
 """
 
 import math
-from fractions import Fraction
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo.ode.kernels import matern_radial
+from probgeo.ode.markov.exact import wiener_bridge, wiener_whitening
 
 
 class Step(NamedTuple):
@@ -26,11 +26,11 @@ class Step(NamedTuple):
 
 
 class Bridge(NamedTuple):
-    """x between two states: left x_left + right x_right + factor noise."""
+    """x between two states: left x_left + right x_right + noise with covariance cov."""
 
     left: Float[Array, "s s"]
     right: Float[Array, "s s"]
-    factor: Float[Array, "s s"]
+    cov: Float[Array, "s s"]
 
 
 class Prior(eqx.Module):
@@ -53,22 +53,7 @@ class Prior(eqx.Module):
 
     def bridge(self, before: Array, after: Array, unit: Array) -> Bridge:
         """The state at a time `before` after the left and `after` before the right neighbour."""
-        first, second = self.step(before, unit), self.step(after, unit)
-        # least squares in the state between: first.root (x - A1 left), second.root (right - A2 x)
-        rows = jnp.concatenate([first.root, second.root @ second.A])
-        zero = jnp.zeros_like(first.A)
-        right = jnp.concatenate(
-            [
-                jnp.concatenate([first.root @ first.A, zero], axis=1),
-                jnp.concatenate([zero, second.root], axis=1),
-            ]
-        )
-        # columns differ by many orders of magnitude when the time is close to a neighbour
-        scale = jnp.sqrt(jnp.sum(rows**2, axis=0))
-        q, r = jnp.linalg.qr(rows / scale)
-        inverse = jax.scipy.linalg.solve_triangular(r, jnp.eye(self.q + 1)) / scale[:, None]
-        both = inverse @ (q.T @ right)
-        return Bridge(both[:, : self.q + 1], both[:, self.q + 1 :], inverse)
+        raise NotImplementedError
 
 
 class WienerPrior(Prior):
@@ -89,19 +74,29 @@ class WienerPrior(Prior):
         r = (h / unit) ** jnp.arange(s)
         pascal = jnp.array([[math.comb(j, i) for j in range(s)] for i in range(s)], dtype=float)
         # covariance h^(2q+1) / q!^2 times a constant matrix, in the coordinates of the step h
-        whitening = jnp.asarray(_wiener_whitening(self.q))
+        whitening = jnp.asarray(wiener_whitening(self.q))
         weight = math.factorial(self.q) / h ** (self.q + 0.5)
         return Step(pascal * r[None, :] / r[:, None], weight * whitening * r[None, :])
 
     def bridge(self, before: Array, after: Array, unit: Array) -> Bridge:
-        # the same for all steps of the process, but for the scale of time
-        h = before + after
-        r = (h / unit) ** jnp.arange(self.q + 1)
-        left, right, factor = super().bridge(before / h, after / h, jnp.ones(()))
+        # The smoothest curve between two states is Hermite's polynomial. Polynomials in the part
+        # of the step that lies behind, at most a half: from the other half by reflection.
+        s, h = self.q + 1, before + after
+        table = wiener_bridge(self.q)
+        late = before > after
+        theta = jnp.minimum(before, after) / h
+        powers = theta ** jnp.arange(max(map(len, table)))
+        near, far = (jnp.tensordot(powers[: len(t)], jnp.asarray(t), 1) for t in table[:2])
+        variance = jnp.tensordot(powers[: len(table[2])], jnp.asarray(table[2]), 1)
+        sign = (-1.0) ** jnp.arange(s)
+        mirror = sign[:, None] * sign[None, :]
+        left = jnp.where(late, mirror * far, near)
+        right = jnp.where(late, mirror * near, far)
+        variance = jnp.where(late, mirror * variance, variance)
+        r = (h / unit) ** jnp.arange(s)
         scaling = r[None, :] / r[:, None]
-        return Bridge(
-            left * scaling, right * scaling, factor / r[:, None] * h ** (self.q + 0.5)
-        )
+        noise = h ** (2 * self.q + 1) / math.factorial(self.q) ** 2
+        return Bridge(left * scaling, right * scaling, noise * variance / (r[:, None] * r[None, :]))
 
     def initial_root(self, unit: Array) -> Array:
         assert self.initial is not None
@@ -113,6 +108,14 @@ class MaternPrior(Prior):
 
     lengthscale: Float[Array, ""]
 
+    def bridge(self, before: Array, after: Array, unit: Array) -> Bridge:
+        first, second = self.step(before, unit), self.step(after, unit)
+        noise, later = (jnp.linalg.inv(step.root) for step in (first, second))
+        noise, later = noise @ noise.T, later @ later.T
+        gain = jnp.linalg.solve(second.A @ noise @ second.A.T + later, second.A @ noise).T
+        left = first.A - gain @ second.A @ first.A
+        return Bridge(left, gain, noise - gain @ second.A @ noise)
+
     def step(self, h: Array, unit: Array) -> Step:
         drift = self._drift(unit)
         A = jax.scipy.linalg.expm(drift * h)
@@ -120,9 +123,11 @@ class MaternPrior(Prior):
         points, weights = np.polynomial.legendre.leggauss(self.q + 8)
         theta = 0.5 * (points + 1.0)
         last = jnp.zeros(self.q + 1).at[-1].set(1.0 / to_derivatives(self.q, unit)[-1])
-        columns = jax.vmap(lambda u: jax.scipy.linalg.expm(drift * h * u) @ last)(jnp.asarray(theta))
+        columns = jax.vmap(lambda u: jax.scipy.linalg.expm(drift * h * u) @ last)(
+            jnp.asarray(theta)
+        )
         columns = columns * jnp.sqrt(0.5 * weights * h * self._diffusion())[:, None]
-        # columns' columns = covariance: take the factor from its other end, by reversing the order
+        # a triangular factor of the covariance columns' columns
         r = jnp.linalg.qr(columns[:, ::-1], mode="r")
         lower = r.T[::-1, ::-1]  # upper triangular factor of the covariance, in the old order
         return Step(A, jnp.linalg.inv(lower))
@@ -153,7 +158,9 @@ class MaternPrior(Prior):
     def _equilibrium(self) -> Float[Array, "s s"]:
         """Covariance of the derivatives: the Matern kernel's, at lag 0."""
         zero = jnp.zeros(())
-        entries = [matern_radial(self.q, n, zero) / self.lengthscale**n for n in range(2 * self.q + 1)]
+        entries = [
+            matern_radial(self.q, n, zero) / self.lengthscale**n for n in range(2 * self.q + 1)
+        ]
         s = self.q + 1
         return jnp.array([[(-1) ** j * entries[i + j] for j in range(s)] for i in range(s)])
 
@@ -162,28 +169,3 @@ def to_derivatives(q: int, unit: Array) -> Float[Array, " s"]:
     """c^(i) = factor_i x_i."""
     factorials = jnp.array([math.factorial(i) for i in range(q + 1)], dtype=float)
     return factorials / unit ** jnp.arange(q + 1)
-
-
-def _wiener_whitening(q: int) -> np.ndarray:
-    """W with W Q W' = 1 for Q_ij = C(q,i) C(q,j) / (2q + 1 - i - j), found in exact arithmetic.
-
-    Q is as badly conditioned as Hilbert's matrix; its factor is rational but for square roots.
-    """
-    s = q + 1
-    Q = [
-        [Fraction(math.comb(q, i) * math.comb(q, j), 2 * q + 1 - i - j) for j in range(s)]
-        for i in range(s)
-    ]
-    # Q = L D L' with unit lower L, then W = D^-1/2 L^-1
-    L = [[Fraction(int(i == j)) for j in range(s)] for i in range(s)]
-    D = [Fraction(0)] * s
-    for j in range(s):
-        D[j] = Q[j][j] - sum((L[j][k] ** 2 * D[k] for k in range(j)), Fraction(0))
-        for i in range(j + 1, s):
-            known = sum((L[i][k] * L[j][k] * D[k] for k in range(j)), Fraction(0))
-            L[i][j] = (Q[i][j] - known) / D[j]
-    inverse = [[Fraction(int(i == j)) for j in range(s)] for i in range(s)]
-    for i in range(s):
-        for j in range(i):
-            inverse[i][j] = -sum((L[i][k] * inverse[k][j] for k in range(j, i)), Fraction(0))
-    return np.array([[float(x) / math.sqrt(D[i]) for x in row] for i, row in enumerate(inverse)])

@@ -82,7 +82,7 @@ def solve_in_rounds(
     while queue:
         task = queue.pop()
         part = problem.members(task.members)
-        refined = _sweep_in_rounds(settings, part, task, sweeps)
+        refined = jax.tree.map(np.asarray, _sweep_in_rounds(settings, part, task, sweeps))
         solution = _padded(_finish, settings, part, task.nodes, refined.x)
         solution = jax.tree.map(np.asarray, solution)
         size = task.nodes.shape[1]
@@ -125,7 +125,9 @@ def _refined_tasks(
             if not k.size:
                 continue
             if good:
-                rows = jax.tree.map(lambda x, k=k: x[k], (solution.posterior, task.nodes, solution.defects))
+                rows = jax.tree.map(
+                    lambda x, k=k: x[k], (solution.posterior, task.nodes, solution.defects)
+                )
                 order_of_defect = max(1, order + 1 - part.order)
                 nodes, states = _padded_rows(_remesh, rows, order_of_defect, int(new))
                 states = states[:, :, : part.order + 1]
@@ -152,7 +154,7 @@ def _sweep_in_rounds(settings: Settings, part: Problem, task: Task, sweeps: int)
         x[left], residual[left], status[left] = found.x, found.residual, found.status
         done[left] += np.asarray(found.sweeps)
         left = left[(status[left] == OUT_OF_SWEEPS) & (done[left] < sweeps)]
-    return Refined(x, residual, status, done)
+    return Refined(*map(jnp.asarray, (x, residual, status, done)))
 
 
 def _padded(function: Callable, settings: Settings, part: Problem, *rows: Any) -> Any:

@@ -1,6 +1,5 @@
 """One problem on one mesh: Gauss-Newton sweeps, posterior, calibration, error."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -104,7 +103,7 @@ class Regression(eqx.Module):
 
 
 def spread_columns(problem: Problem) -> Float[Array, "c d r"]:
-    """Independent directions in which the data may move: one value each, one column of its factor."""
+    """Directions in which the data may move: one value each, by one column of its factor."""
     assert problem.spread is not None
     C, D, _ = problem.spread.shape
     return jnp.einsum("ce,cij->ciej", jnp.eye(C), problem.spread).reshape(C, D, C * D)
@@ -215,27 +214,29 @@ def held_out_defects(problem: Problem, posterior: MarkovPosterior) -> tuple[Arra
     )
     defect = states[:, o] - jax.vmap(lambda t, y: problem.f(t, *y[:-1]))(middle, states)
     B = posterior.E.shape[2]
-    reach = posterior.reach(place, o)
-    later, own = reach.later, reach.own
-    between = jnp.einsum("bc,ts->tbcs", jnp.eye(B), reach.between)
-    if B == problem.dimension:
+    # the defect as a map of the derivatives 0..o: (-J, 1)
+    maps = jnp.zeros((len(middle), B, o + 1, B)).at[:, :, o].set(jnp.eye(B))
+    if problem.dimension == B:
         J = jax.vmap(lambda t, y: jacobian(problem.f, t, y[:-1]))(middle, states)
-        for m in range(o):
-            lower = posterior.reach(place, m)
-            later = later - J[:, :, m] @ lower.later
-            own = own - J[:, :, m] @ lower.own
-            between = between - jnp.einsum("tbc,ts->tbcs", J[:, :, m], lower.between)
+        maps = maps.at[:, :, :o].set(-J)
+    reaches = [posterior.reach(place, m) for m in range(o + 1)]
+    later = sum(maps[:, :, m] @ r.later for m, r in enumerate(reaches))
+    own = sum(maps[:, :, m] @ r.own for m, r in enumerate(reaches))
+    between = jnp.stack(
+        [jnp.stack([posterior.between(place, i, j) for j in range(o + 1)]) for i in range(o + 1)]
+    )
     variance = jnp.einsum("tbk,tkl,tbl->t", later, posterior.given.cov[1:], later)
-    variance += jnp.sum(own**2, axis=(1, 2)) + jnp.sum(between**2, axis=(1, 2, 3))
+    variance += jnp.sum(own**2, axis=(1, 2))
+    variance += jnp.einsum("tbic,ijt,tbjc->t", maps, between, maps)
     square = jnp.sum(defect**2, axis=-1)
     return jnp.sqrt(square), square / (variance * (problem.dimension // B))
 
 
 def _excess(settings: Settings, problem: Problem, posterior: MarkovPosterior) -> Array:
-    """Largest numerical standard deviation between the nodes, over the tolerance."""
-    spread = posterior.spread_at(posterior.reach(posterior.halfway(), 0))
+    """Twice the largest numerical standard deviation between the nodes, over the tolerance."""
+    spread = posterior.spread_at(posterior.halfway(), 0)
     columns = problem.dimension // spread.shape[-1]
-    error = jnp.sqrt(columns * jnp.max(jnp.trace(spread, axis1=1, axis2=2)))
+    error = 2.0 * jnp.sqrt(columns * jnp.max(jnp.trace(spread, axis1=1, axis2=2)))
     line = mean_basis(problem.conditions, 0, posterior.nodes) @ problem.values
     size = jnp.sqrt(jnp.max(jnp.sum((line + posterior.states[:, 0]) ** 2, axis=-1)))
     return error / jnp.maximum(settings.atol + settings.rtol * size, 1e-300)

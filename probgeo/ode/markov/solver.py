@@ -39,7 +39,7 @@ class Markov(eqx.Module):
         Number q of derivatives modelled, 2 to 8. The error falls like h^q or faster.
     n_points : int, optional
         Number of nodes, equally spaced. By default the mesh is chosen and refined until the
-        largest numerical standard deviation is below atol + rtol max|y|.
+        twice the largest numerical standard deviation is below atol + rtol max|y|.
     rtol, atol : float
         The tolerance for that.
     prior : "wiener" | "matern" | Prior
@@ -118,10 +118,10 @@ class Markov(eqx.Module):
 
     def solve(self, problem: Problem, guess: Guess | None = None) -> Curve:
         """Posterior curves for a batch of problems; `solve_ivp` and `solve_bvp` call this."""
-        if self.prior.q <= problem.order:
-            raise ValueError(f"order must be above that of the ODE, {problem.order}")
+        if self.prior.q < problem.order:
+            raise ValueError(f"order must not be below that of the ODE, {problem.order}")
         if not is_concrete(problem, self.rtol) or problem.values.size == 0:
-            return self._solve_traced(problem, guess)
+            return _solve_traced(self, problem, guess)
         flat = problem.flattened()
         records = solve_in_rounds(
             self._settings(),
@@ -136,9 +136,7 @@ class Markov(eqx.Module):
             return jnp.asarray(np.array(values).reshape(problem.batch_shape))
 
         posterior = stack_posteriors([r.posterior for r in records])
-        posterior = jax.tree.map(
-            lambda x: x.reshape(*problem.batch_shape, *x.shape[1:]), posterior
-        )
+        posterior = jax.tree.map(lambda x: x.reshape(*problem.batch_shape, *x.shape[1:]), posterior)
         return Curve(
             posterior=posterior,
             t_span=problem.t_span,
@@ -163,17 +161,19 @@ class Markov(eqx.Module):
         size = self.n_points or at_least(max(16, self.prior.q + 2))
         nodes = np.broadcast_to(np.linspace(0.0, 1.0, size), (count, size))
         if guess is not None:
-            states = guess_states(guess, problem, jnp.asarray(nodes[0]))
-            states = np.asarray(states).reshape(count, size, problem.order, problem.dimension)
-            highest = np.zeros_like(states[:, :, :1])
-            return Task(members, nodes, np.concatenate([states, highest], axis=2))
+            lower = np.asarray(guess_states(guess, problem, jnp.asarray(nodes[0])))
+            lower = lower.reshape(count, size, problem.order, problem.dimension)
+            highest = np.zeros_like(lower[:, :, :1])
+            return Task(members, nodes, np.concatenate([lower, highest], axis=2))
         if problem.conditions == BOUNDARY:
             model = jax.vmap(
-                lambda v: regression(
-                    self._settings(),
-                    Problem(problem.f, v, None, problem.conditions, problem.order),
-                    jnp.asarray(nodes[0]),
-                ).line
+                lambda v: (
+                    regression(
+                        self._settings(),
+                        Problem(problem.f, v, None, problem.conditions, problem.order),
+                        jnp.asarray(nodes[0]),
+                    ).line
+                )
             )
             return Task(members, nodes, np.asarray(model(flat.values)))
         rtol = jnp.clip(0.1 * self.rtol, 1e-12, 1e-3)
@@ -183,53 +183,55 @@ class Markov(eqx.Module):
             if not stiff and not np.all(np.asarray(steps.finished)):
                 stiff = True
                 steps = steps_of_batch(flat, rtol, stiff)
-            most = int(np.max(np.asarray(steps.count)))
+            most = int(np.max(np.asarray(steps.taken)))
             size = min(at_least(max(2 * most, size)), self.max_points)
             nodes = np.asarray(jax.vmap(lambda s: mesh_from_steps(s, size))(steps))
         states = states_of_batch(flat, rtol, stiff, jnp.asarray(nodes))
         return Task(members, nodes, np.asarray(states))
 
-    def _solve_traced(self, problem: Problem, guess: Guess | None) -> Curve:
-        """On a fixed mesh, with no look at any value: for use inside JAX transformations."""
-        settings, size = self._settings(), self.n_points or 65
-        nodes = jnp.linspace(0.0, 1.0, size)
-        rtol = jnp.clip(0.1 * self.rtol, 1e-12, 1e-3)
 
-        def one(member: Problem, start: Array | None) -> tuple:
-            model = regression(settings, member, nodes)
-            if start is not None:
-                states = jnp.concatenate([start, jnp.zeros_like(start[:, :1])], axis=1)
-            elif member.conditions == BOUNDARY:
-                states = model.line
-            else:
-                states = classical_states(jax.lax.stop_gradient(member), rtol, self.stiff, nodes)
-            frozen = jax.lax.stop_gradient((settings, member, states))
-            refined = iterate(frozen[0], frozen[1], nodes, frozen[2], jnp.array(self.sweeps))
-            states = jax.lax.stop_gradient(refined.x)
-            for _ in range(DIFFERENTIABLE_SWEEPS):
-                states = model.propose(states)
-            solution = finish(settings, member, nodes, states)
-            status = jnp.where(jnp.isfinite(solution.excess), refined.status, NOT_FINITE)
-            return solution, refined, status
+@eqx.filter_jit
+def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curve:
+    """On a fixed mesh, with no look at any value: for use inside JAX transformations."""
+    settings, size = solver._settings(), solver.n_points or 65
+    nodes = jnp.linspace(0.0, 1.0, size)
+    rtol = jnp.clip(0.1 * solver.rtol, 1e-12, 1e-3)
 
-        start = None if guess is None else guess_states(guess, problem, nodes)
-        flat = problem.flattened()
+    def one(member: Problem, start: Array | None) -> tuple:
+        model = regression(settings, member, nodes)
         if start is not None:
-            start = start.reshape(-1, *start.shape[len(problem.batch_shape) :])
-        solution, refined, status = jax.tree.map(
-            lambda x: x.reshape(*problem.batch_shape, *x.shape[1:]), flat.map(one, start)
-        )
-        return Curve(
-            posterior=solution.posterior,
-            t_span=problem.t_span,
-            nodes=problem.f.t0 + problem.f.duration * solution.posterior.nodes,
-            status=status,
-            log_evidence=solution.log_evidence,
-            n_evaluations=size * (3 + DIFFERENTIABLE_SWEEPS + refined.sweeps),
-            residual=refined.residual,
-            scale=solution.scale,
-            dimension=problem.dimension,
-        )
+            states = jnp.concatenate([start, jnp.zeros_like(start[:, :1])], axis=1)
+        elif member.conditions == BOUNDARY:
+            states = model.line
+        else:
+            states = classical_states(jax.lax.stop_gradient(member), rtol, solver.stiff, nodes)
+        frozen = jax.lax.stop_gradient((settings, member, states))
+        refined = iterate(frozen[0], frozen[1], nodes, frozen[2], jnp.array(solver.sweeps))
+        states = jax.lax.stop_gradient(refined.x)
+        for _ in range(DIFFERENTIABLE_SWEEPS):
+            states = model.propose(states)
+        solution = finish(settings, member, nodes, states)
+        status = jnp.where(jnp.isfinite(solution.excess), refined.status, NOT_FINITE)
+        return solution, refined, status
+
+    start = None if guess is None else guess_states(guess, problem, nodes)
+    flat = problem.flattened()
+    if start is not None:
+        start = start.reshape(-1, *start.shape[len(problem.batch_shape) :])
+    solution, refined, status = jax.tree.map(
+        lambda x: x.reshape(*problem.batch_shape, *x.shape[1:]), flat.map(one, start)
+    )
+    return Curve(
+        posterior=solution.posterior,
+        t_span=problem.t_span,
+        nodes=problem.f.t0 + problem.f.duration * solution.posterior.nodes,
+        status=status,
+        log_evidence=solution.log_evidence,
+        n_evaluations=size * (3 + DIFFERENTIABLE_SWEEPS + refined.sweeps),
+        residual=refined.residual,
+        scale=solution.scale,
+        dimension=problem.dimension,
+    )
 
 
 def _as_prior(prior: Any, order: int, lengthscale: float) -> Prior:
