@@ -465,3 +465,19 @@ def test_scalar_bounds_keep_the_kronecker_structure():
     np.testing.assert_allclose(a.mean([0.3, 0.6]), b.mean([0.3, 0.6]), atol=1e-8)
     np.testing.assert_allclose(a.cov(0.3, 0.6), b.cov(0.3, 0.6), atol=1e-10)
     np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-6)
+
+
+def bratu_field(t, y, dy):
+    return -jnp.exp(y)
+
+
+def high_hump(t):
+    return jnp.array([6.0 * jnp.sin(jnp.pi * t)])
+
+
+def test_evaluations_that_settle_off_the_ode_are_flagged():
+    """From a guess far too high the noise lets the mean ignore the evaluations."""
+    solver = solvers.Dense(n_points=20, refinements=60)
+    with pytest.warns(ConvergenceWarning, match="far from the ODE"):
+        curve = solve_bvp(bratu_field, (0.0, 1.0), [0.0], [0.0], solver=solver, guess=high_hump)
+    assert not curve.converged

@@ -1,4 +1,4 @@
-"""`Markov`: posteriors in linear time, the solver people will use."""
+"""`Markov`: posteriors in time linear in the number of nodes."""
 
 from typing import Any, Literal
 
