@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+# the workers of pytest-xdist share the cores; more threads in each would only get in the way
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
 import jax
 from hypothesis import HealthCheck, settings
 

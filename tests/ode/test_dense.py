@@ -131,7 +131,7 @@ def test_erratum_5_joint_evidence_counts_every_dimension():
     np.testing.assert_allclose(curve.log_evidence + ends, -0.5 * eq_18, rtol=1e-8)
 
 
-@pytest.mark.parametrize("error_model", ERROR_MODELS)
+@pytest.mark.parametrize("error_model", ["none", "linearised"])
 def test_zero_boundary_covariance_pins_the_ends(error_model):
     solver = solvers.Dense(n_points=12, error_model=error_model, V=V)
     curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
@@ -278,7 +278,7 @@ def test_estimates_are_linear_in_earlier_evaluations_as_in_runge_kutta():
         values[i] = stage * (1.0 - stage) + t
 
 
-@pytest.mark.parametrize("error_model", ERROR_MODELS)
+@pytest.mark.parametrize("error_model", ["jacobian", "none"])
 def test_first_order_problem(error_model):
     solver = solvers.Dense(SquaredExponential(0.4), n_points=25, error_model=error_model,
                            refinements=40)  # fmt: skip

@@ -12,7 +12,7 @@ from probgeo import Gaussian, solve_bvp, solve_ivp, solvers
 from probgeo.ode.kernels import Matern
 
 TIMES = np.linspace(0.0, 1.0, 7)
-ERROR_MODELS = ("jacobian", "bound", "none", "linearised")
+ERROR_MODELS = ("bound", "none", "linearised")
 
 
 class Network(eqx.Module):

@@ -52,7 +52,8 @@ def _finish(settings: Settings, problem: Problem, nodes: Array, states: Array) -
 
 
 @eqx.filter_jit
-def _lines(settings: Settings, problem: Problem, nodes: Array) -> Array:
+def straight_lines(settings: Settings, problem: Problem, nodes: Array) -> Array:
+    """States (batch, n, m, d) along the straight lines through the data."""
     return problem.map(lambda p, t: regression(settings, p, t).line, nodes)
 
 
@@ -133,7 +134,7 @@ def _refined_tasks(
                 states = states[:, :, : part.order + 1]
             else:  # lost: a finer mesh, and the straight line again
                 nodes = np.broadcast_to(np.linspace(0.0, 1.0, new), (k.size, new))
-                states = np.asarray(_lines(settings, part.members(k), jnp.asarray(nodes)))
+                states = np.asarray(straight_lines(settings, part.members(k), jnp.asarray(nodes)))
             tasks.append(Task(task.members[k], np.asarray(nodes), np.asarray(states)))
     return tasks
 

@@ -19,7 +19,12 @@ from probgeo.ode.markov.forward import (
 )
 from probgeo.ode.markov.mesh import at_least
 from probgeo.ode.markov.prior import MaternPrior, Prior, WienerPrior
-from probgeo.ode.markov.rounds import Task, solve_in_rounds, stack_posteriors
+from probgeo.ode.markov.rounds import (
+    Task,
+    solve_in_rounds,
+    stack_posteriors,
+    straight_lines,
+)
 from probgeo.ode.markov.solve import Settings, finish, iterate, regression
 from probgeo.ode.problem import BOUNDARY, Problem
 
@@ -166,16 +171,8 @@ class Markov(eqx.Module):
             highest = np.zeros_like(lower[:, :, :1])
             return Task(members, nodes, np.concatenate([lower, highest], axis=2))
         if problem.conditions == BOUNDARY:
-            model = jax.vmap(
-                lambda v: (
-                    regression(
-                        self._settings(),
-                        Problem(problem.f, v, None, problem.conditions, problem.order),
-                        jnp.asarray(nodes[0]),
-                    ).line
-                )
-            )
-            return Task(members, nodes, np.asarray(model(flat.values)))
+            lines = straight_lines(self._settings(), flat, jnp.asarray(nodes))
+            return Task(members, nodes, np.asarray(lines))
         rtol = jnp.clip(0.1 * self.rtol, 1e-12, 1e-3)
         stiff = self.stiff
         if self.n_points is None:
