@@ -18,6 +18,7 @@ measurement the first.
 
 import argparse
 import time
+import warnings
 from pathlib import Path
 
 import jax
@@ -25,7 +26,16 @@ import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
 
-from probgeo import Curve, Gaussian, kernels, plot, solve_bvp, solve_ivp, solvers
+from probgeo import (
+    ConvergenceWarning,
+    Curve,
+    Gaussian,
+    kernels,
+    plot,
+    solve_bvp,
+    solve_ivp,
+    solvers,
+)
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -42,7 +52,7 @@ def half_circle(n: int = 200, noise: float = 0.08, seed: int = 0) -> np.ndarray:
     return np.stack([np.cos(angle), np.sin(angle)], axis=1) + noise * rng.normal(size=(n, 2))
 
 
-def conformal_geodesic(data: np.ndarray, width: float = 0.2, floor: float = 0.08):
+def conformal_geodesic(data: np.ndarray, width: float = 0.3, floor: float = 0.1):
     """Acceleration f(t, c, c') of geodesics under M(x) = I / (density(x) + floor).
 
     With phi = log(m) / 2 for M = m I:  c'' = |c'|^2 grad phi - 2 (grad phi . c') c'.
@@ -62,14 +72,14 @@ def conformal_geodesic(data: np.ndarray, width: float = 0.2, floor: float = 0.08
 def draw_convergence() -> plt.Figure:
     data = half_circle()
     f = conformal_geodesic(data)
-    angles = np.deg2rad([160, 20])
+    angles = np.deg2rad([150, 30])
     ends = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     shared = {"sharex": True, "sharey": True}
     fig, axes = plt.subplots(1, 4, figsize=(7.0, 1.7), layout="constrained", **shared)
     for n, ax in zip(N_POINTS, axes, strict=True):
         # V from the data and the distance of the ends, before any evaluation (Sec. 3.4)
         solver = solvers.Dense(
-            kernels.SquaredExponential(0.5), n, refinements=50, V="ends", S=np.cov(data.T)
+            kernels.SquaredExponential(0.4), n, refinements=50, V="ends", S=np.cov(data.T)
         )
         geodesic = solve_bvp(f, (0.0, 1.0), *ends, solver=solver)
         ax.plot(*data.T, ".", color=plot.COLOURS["data"], markersize=2.5, markeredgewidth=0)
@@ -116,6 +126,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figures")
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore", ConvergenceWarning)  # the titles of the panels say it
     start = time.perf_counter()
     figures = {"convergence": draw_convergence(), "uncertain_start": draw_uncertain_start()}
     for name, figure in figures.items():
