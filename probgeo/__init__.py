@@ -8,7 +8,7 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
-from probgeo import plot, solvers  # noqa: E402
+from probgeo import metrics, plot, solvers  # noqa: E402
 from probgeo.gaussian import Gaussian  # noqa: E402
 from probgeo.ode import ConvergenceWarning, Curve, kernels, solve_bvp, solve_ivp  # noqa: E402
 
@@ -17,6 +17,7 @@ __all__ = [
     "Curve",
     "Gaussian",
     "kernels",
+    "metrics",
     "plot",
     "solve_bvp",
     "solve_ivp",

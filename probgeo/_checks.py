@@ -86,14 +86,15 @@ def as_t_span(value: Any) -> tuple[Array, Array]:
     return span[0], span[1]
 
 
-def check_vector_field(f: Callable, *arguments: Array) -> None:
+def check_vector_field(f: Callable, *arguments: Array, args: Any = None) -> None:
     """That JAX can trace `f` at one point and gets back an array like the state."""
     if not callable(f):
         raise TypeError(f"f must be a function, got {type(f).__name__}")
     expected = arguments[-1].shape
-    signature = "f(t, y)" if len(arguments) == 2 else "f(t, y, dy)"
+    names = ["t", "y", "dy"][: len(arguments)] + ([] if args is None else ["args"])
+    signature = f"f({', '.join(names)})"
     try:
-        out = jax.eval_shape(f, *arguments)
+        out = jax.eval_shape(f, *arguments, *(() if args is None else (args,)))
     except (
         jax.errors.ConcretizationTypeError,
         jax.errors.TracerArrayConversionError,

@@ -21,17 +21,20 @@ INITIAL: dict[int, Conditions] = {1: ((0.0, 0),), 2: ((0.0, 0), (0.0, 1))}
 class UnitTime(eqx.Module):
     """The vector field in the time tau = (t - t0) / (t1 - t0).
 
-    A module, not a closure, so that the same f is compiled once whatever the interval.
+    A module, not a closure, so that the same f is compiled once whatever the interval. `args` are
+    the parameters of f, if it has any; in a batch of problems their leading axes are those of it.
     """
 
     f: Callable
     t0: Float[Array, ""]
     duration: Float[Array, ""]
+    args: Any = None
 
     def __call__(self, tau: Array, *state: Array) -> Array:
         t = self.t0 + tau * self.duration
         derivatives = [y / self.duration**d for d, y in enumerate(state)]
-        return self.duration ** len(state) * self.f(t, *derivatives)
+        parameters = () if self.args is None else (self.args,)
+        return self.duration ** len(state) * self.f(t, *derivatives, *parameters)
 
 
 class Problem(eqx.Module):
@@ -72,14 +75,23 @@ class Problem(eqx.Module):
     def map(self, function: Callable, *extra: Any) -> Any:
         """function(member, *extra_member) for every member of one batch axis, vectorised."""
 
-        def one(values: Array, spread: Array | None, *more: Any) -> Any:
-            return function(Problem(self.f, values, spread, self.conditions, self.order), *more)
+        def one(batched: tuple, *more: Any) -> Any:
+            return function(self._with(batched), *more)
 
-        return jax.vmap(one)(self.values, self.spread, *extra)
+        return jax.vmap(one)(self._batched, *extra)
+
+    @property
+    def _batched(self) -> tuple:
+        """What differs from member to member."""
+        return self.values, self.spread, self.f.args
+
+    def _with(self, batched: tuple) -> "Problem":
+        values, spread, args = batched
+        f = UnitTime(self.f.f, self.f.t0, self.f.duration, args)
+        return Problem(f, values, spread, self.conditions, self.order)
 
     def _with_data(self, change: Callable[[Array], Array]) -> "Problem":
-        spread = None if self.spread is None else change(self.spread)
-        return Problem(self.f, change(self.values), spread, self.conditions, self.order)
+        return self._with(jax.tree.map(change, self._batched))
 
 
 def mean_basis(conditions: Conditions, derivative: int, tau: Array) -> Float[Array, "*t c"]:
@@ -95,19 +107,21 @@ def mean_basis(conditions: Conditions, derivative: int, tau: Array) -> Float[Arr
     return jnp.stack([constant, line][: len(conditions)], axis=-1)
 
 
-def initial_value_problem(f: Callable, t_span: Any, y0: Any, dy0: Any = None) -> Problem:
+def initial_value_problem(
+    f: Callable, t_span: Any, y0: Any, dy0: Any = None, args: Any = None
+) -> Problem:
     """Validate and normalise what `solve_ivp` was given."""
     data = {"y0": y0} if dy0 is None else {"y0": y0, "dy0": dy0}
-    return _problem(f, t_span, data, INITIAL[len(data)], order=len(data))
+    return _problem(f, t_span, data, args, INITIAL[len(data)], order=len(data))
 
 
-def boundary_value_problem(f: Callable, t_span: Any, ya: Any, yb: Any) -> Problem:
+def boundary_value_problem(f: Callable, t_span: Any, ya: Any, yb: Any, args: Any = None) -> Problem:
     """Validate and normalise what `solve_bvp` was given."""
-    return _problem(f, t_span, {"ya": ya, "yb": yb}, BOUNDARY, order=2)
+    return _problem(f, t_span, {"ya": ya, "yb": yb}, args, BOUNDARY, order=2)
 
 
 def _problem(
-    f: Callable, t_span: Any, data: dict[str, Any], conditions: Conditions, order: int
+    f: Callable, t_span: Any, data: dict[str, Any], args: Any, conditions: Conditions, order: int
 ) -> Problem:
     t0, t1 = as_t_span(t_span)
     gaussians = {name: _as_gaussian(name, value) for name, value in data.items()}
@@ -125,11 +139,28 @@ def _problem(
         ]
         spread = jnp.stack(factors, axis=-3)
 
-    problem = Problem(UnitTime(f, t0, t1 - t0), values, spread, conditions, order)
+    field = UnitTime(f, t0, t1 - t0, _as_args(args, shape[:-1]))
+    problem = Problem(field, values, spread, conditions, order)
     point = jnp.zeros(problem.dimension)
-    check_vector_field(f, t0, *[point] * order)
+    first = jax.tree.map(lambda x: jnp.zeros(x.shape[len(shape) - 1 :], x.dtype), field.args)
+    check_vector_field(f, t0, *[point] * order, args=first)
     _check_start(problem)
     return problem
+
+
+def _as_args(args: Any, batch_shape: tuple[int, ...]) -> Any:
+    """Parameters of f as arrays whose leading axes are those of the batch."""
+
+    def check(leaf: Any) -> Array:
+        array = jnp.asarray(leaf)
+        if array.shape[: len(batch_shape)] != batch_shape:
+            raise ValueError(
+                f"the arrays in args must have the batch axes {batch_shape} of the values in "
+                f"front, got shape {array.shape}"
+            )
+        return array
+
+    return jax.tree.map(check, args)
 
 
 def _as_gaussian(name: str, value: Any) -> Gaussian:
@@ -162,9 +193,18 @@ def _check_start(problem: Problem) -> None:
     """
     if not is_concrete(problem):
         return
-    flat = problem.flattened()
-    state = [mean_basis(problem.conditions, d, jnp.array(0.0)) @ flat.values
-             for d in range(problem.order)]  # fmt: skip
-    start = np.asarray(jax.vmap(lambda *y: problem.f(jnp.array(0.0), *y))(*state))
+    start = np.asarray(_at_start(problem.flattened()))
     if start.size and not np.isfinite(start).all(axis=-1).any():
         raise ValueError(f"f must be finite at the start of the interval, got {start[0]}")
+
+
+@eqx.filter_jit
+def _at_start(problem: Problem) -> Float[Array, "batch d"]:
+    """f at the start of the interval, along the straight line."""
+    zero = jnp.array(0.0)
+
+    def one(member: Problem) -> Array:
+        bases = [mean_basis(member.conditions, d, zero) for d in range(member.order)]
+        return member.f(zero, *[basis @ member.values for basis in bases])
+
+    return problem.map(one)

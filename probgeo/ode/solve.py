@@ -20,7 +20,13 @@ class Solver(Protocol):
 
 
 def solve_ivp(
-    f: Callable, t_span: Any, y0: Any, dy0: Any = None, *, solver: Solver | None = None
+    f: Callable,
+    t_span: Any,
+    y0: Any,
+    dy0: Any = None,
+    *,
+    solver: Solver | None = None,
+    args: Any = None,
 ) -> Curve:
     """Posterior over the solution of an initial value problem.
 
@@ -35,6 +41,9 @@ def solve_ivp(
         Initial value (and slope) at t0; leading axes are a batch.
     solver : optional
         One of `probgeo.solvers`; `solvers.Dense()` by default.
+    args : pytree of arrays, optional
+        Parameters of f, which is then called with them last. Each array has the batch axes of the
+        values in front, so that every member of a batch has parameters of its own.
 
     Returns
     -------
@@ -48,7 +57,7 @@ def solve_ivp(
     >>> curve.mean([0.0, 2.0]).shape
     (2, 1)
     """
-    return _solve(initial_value_problem(f, t_span, y0, dy0), solver, None)
+    return _solve(initial_value_problem(f, t_span, y0, dy0, args), solver, None)
 
 
 def solve_bvp(
@@ -59,6 +68,7 @@ def solve_bvp(
     *,
     solver: Solver | None = None,
     guess: Guess | None = None,
+    args: Any = None,
 ) -> Curve:
     """Posterior over the solution of y'' = f(t, y, dy) with y(t0) = ya and y(t1) = yb.
 
@@ -75,6 +85,9 @@ def solve_bvp(
     guess : Curve, function or array, optional
         Where to start instead of the straight line: another solution, a function t -> (..., D),
         or samples (..., T, D) at equal steps over t_span.
+    args : pytree of arrays, optional
+        Parameters of f, which is then called with them last. Each array has the batch axes of the
+        values in front, so that every member of a batch has parameters of its own.
 
     Returns
     -------
@@ -87,7 +100,7 @@ def solve_bvp(
     >>> bool(curve.converged)
     True
     """
-    return _solve(boundary_value_problem(f, t_span, ya, yb), solver, guess)
+    return _solve(boundary_value_problem(f, t_span, ya, yb, args), solver, guess)
 
 
 def _solve(problem: Problem, solver: Solver | None, guess: Guess | None) -> Curve:

@@ -22,22 +22,28 @@ class Refined(NamedTuple):
 
 
 def damped_sweeps(
-    sweep: Callable[[Array], tuple[Array, Array]], x: Array, sweeps: Array, tolerance: Array
+    sweep: Callable[[Array], tuple[Array, Array]],
+    x: Array,
+    sweeps: Array,
+    tolerance: Array,
+    least: int = 0,
 ) -> Refined:
     """Iterate x towards the proposals of `sweep(x) -> (residual, proposal)`.
 
-    A step is kept only if the residual falls, and halved otherwise.
+    A step is kept only if the residual falls (or is below the tolerance), and halved otherwise.
+    At least `least` steps are tried, however good the start.
     """
 
     def cond(carry: tuple) -> Array:
         _, residual, _, step, count = carry
-        return (residual > tolerance) & (step > SMALLEST_STEP) & (count < sweeps)
+        wanted = (residual > tolerance) | (count < least)
+        return wanted & (step > SMALLEST_STEP) & (count < sweeps)
 
     def body(carry: tuple) -> tuple:
         x, residual, proposal, step, count = carry
         trial = x + step * (proposal - x)
         new_residual, new_proposal = sweep(trial)
-        better = new_residual < residual  # false for NaN
+        better = new_residual < jnp.maximum(residual, tolerance)  # false for NaN
         return (
             jnp.where(better, trial, x),
             jnp.where(better, new_residual, residual),

@@ -47,7 +47,12 @@ class Triangles(NamedTuple):
     z: Float[Array, "n k e"]
     last: Float[Array, "k k"]
     last_target: Float[Array, "k e"]
-    quadratic: Float[Array, " e"]
+    steps: Float[Array, "n e"]  # how surprising each step was: squares of its innovation
+    first: Float[Array, " e"]  # and the start
+
+    @property
+    def quadratic(self) -> Float[Array, " e"]:
+        return self.first + jnp.sum(self.steps, axis=0)
 
 
 class Chain(eqx.Module):
@@ -141,7 +146,7 @@ class Chain(eqx.Module):
         out: tuple
         (R, z), out = jax.lax.scan(step, start, (left, right, known, pins))
         Rs, Ss, zs, squares = out
-        return Triangles(Rs, Ss, zs, R, z, first + jnp.sum(squares, axis=0))
+        return Triangles(Rs, Ss, zs, R, z, squares, first)
 
     def _start(self, x: Coordinates) -> tuple[tuple[Array, Array], Array]:
         """Rows for the first node: its given coordinates, and what the prior says of the rest."""

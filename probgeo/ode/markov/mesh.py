@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 FLOOR = 0.15  # least density of nodes, as a fraction of the mean density
 GROWTH = (1.3, 4.0)  # least and largest growth of the number of nodes in one refinement
+WORTHWHILE = 0.45  # share of an equal-step mesh that a graded one must do with, to be preferred
 
 
 def at_least(count: int) -> int:
@@ -15,16 +16,23 @@ def at_least(count: int) -> int:
     return next((size for size in SIZES if size >= count), SIZES[-1])
 
 
-def wanted(count: int, excess: np.ndarray, order: int) -> np.ndarray:
-    """Numbers of nodes for errors `excess` times too large, if they fall like h^order."""
-    factor = np.clip(1.1 * np.nan_to_num(excess, nan=np.inf) ** (1.0 / order), *GROWTH)
+def wanted(count: int, excess: np.ndarray, order: int, share: np.ndarray) -> np.ndarray:
+    """Numbers of nodes for errors `excess` times too large, if they fall like h^order.
+
+    `share` is the part of them that a better distribution needs.
+    """
+    growth = 1.1 * np.nan_to_num(excess, nan=np.inf) ** (1.0 / order) * share
+    factor = np.clip(growth, *GROWTH)
     return np.array([at_least(round(count * f)) for f in np.atleast_1d(factor)])
 
 
-def redistribute(
-    nodes: Float[Array, " n"], defects: Float[Array, " n-1"], order: int, count: int
-) -> Float[Array, " count"]:
-    """`count` nodes with equal shares of the error: density ~ (defect / h^order)^(1/(order+1))."""
+def density_of_nodes(
+    nodes: Float[Array, " n"], defects: Float[Array, " n-1"], order: int
+) -> Float[Array, " n-1"]:
+    """Where nodes should be for equal shares of the error: (defect / h^order)^(1/(order+1)).
+
+    Of mean one over the interval, and nowhere below `FLOOR`.
+    """
     h = jnp.diff(nodes)
     density = (defects / h**order) ** (1.0 / (order + 1))
     padded = jnp.concatenate([density[:1], density, density[-1:]])
@@ -32,6 +40,13 @@ def redistribute(
     mean = jnp.sum(density * h)
     density = jnp.where(mean > 0, density / mean, 1.0)
     density = jnp.maximum(density, FLOOR)
-    share = jnp.concatenate([jnp.zeros(1), jnp.cumsum(density * h)])
+    return density / jnp.sum(density * h)
+
+
+def redistribute(
+    nodes: Float[Array, " n"], density: Float[Array, " n-1"], count: int
+) -> Float[Array, " count"]:
+    """`count` nodes of a given density."""
+    share = jnp.concatenate([jnp.zeros(1), jnp.cumsum(density * jnp.diff(nodes))])
     new = jnp.interp(jnp.linspace(0.0, 1.0, count), share / share[-1], nodes)
     return new.at[0].set(nodes[0]).at[-1].set(nodes[-1])

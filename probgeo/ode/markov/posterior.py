@@ -27,6 +27,25 @@ class Reach(NamedTuple):
     own: Float[Array, "t b k"]
 
 
+def bridges(prior: Prior, before: Float[Array, " t"], after: Array, unit: Array) -> Bridge:
+    """Bridges at times `before` after one node and `after` before the next."""
+    return jax.vmap(lambda b, a: prior.bridge(b, a, unit))(before, after)
+
+
+def across(states: Float[Array, "n s ..."], n: Array, bridge: Bridge, i: int) -> Array:
+    """Entry i of the states on the bridges from nodes n to n + 1: (T, ...)."""
+    left = jnp.einsum("ts,ts...->t...", bridge.left[:, i], states[n])
+    return left + jnp.einsum("ts,ts...->t...", bridge.right[:, i], states[n + 1])
+
+
+def reach_through(E: Array, given: Conditionals, n: Array, bridge: Bridge, i: int) -> Reach:
+    """How entry i of the states between nodes n and n + 1 depends on the coordinates there."""
+    shape = (len(n), E.shape[2], -1)
+    earlier = jnp.einsum("ts,tsbqc->tbqc", bridge.left[:, i], E[n]).reshape(shape)
+    later = jnp.einsum("ts,tsbqc->tbqc", bridge.right[:, i], E[n + 1]).reshape(shape)
+    return Reach(n, earlier @ given.gain[n] + later, earlier @ given.factor[n])
+
+
 class MarkovPosterior(Posterior):
     """A Gauss-Markov process conditioned on the linearised ODE at the nodes."""
 
@@ -104,29 +123,18 @@ class MarkovPosterior(Posterior):
         return jnp.arange(half.size), self._bridges(half, half)
 
     def _bridges(self, before: Array, after: Array) -> Bridge:
-        return jax.vmap(lambda b, a: self.prior.bridge(b, a, self.unit))(before, after)
+        return bridges(self.prior, before, after, self.unit)
 
     def _interpolate(self, states: Array, tau: Array, derivative: int) -> Array:
         if derivative > self.prior.q:
             raise ValueError(f"this prior has {self.prior.q} derivatives, {derivative} was asked")
-        place = self.around(tau.reshape(-1))
-        return self.across(states, place, derivative).reshape(*tau.shape, *states.shape[2:])
-
-    def across(self, states: Array, place: tuple[Array, Bridge], derivative: int) -> Array:
-        """A derivative of the bridge between given states: (T, ...)."""
-        n, bridge = place
-        factor = self.factors[derivative]
-        left = jnp.einsum("ts,ts...->t...", bridge.left[:, derivative], states[n])
-        right = jnp.einsum("ts,ts...->t...", bridge.right[:, derivative], states[n + 1])
-        return factor * (left + right)
+        values = across(states, *self.around(tau.reshape(-1)), derivative)
+        return self.factors[derivative] * values.reshape(*tau.shape, *states.shape[2:])
 
     def reach(self, place: tuple[Array, Bridge], derivative: int) -> Reach:
-        n, bridge = place
-        left, right = (self.factors[derivative] * m[:, derivative] for m in bridge[:2])
-        shape = (len(n), self.E.shape[2], -1)
-        earlier = jnp.einsum("ts,tsbqc->tbqc", left, self.E[n]).reshape(shape)
-        later = jnp.einsum("ts,tsbqc->tbqc", right, self.E[n + 1]).reshape(shape)
-        return Reach(n, earlier @ self.given.gain[n] + later, earlier @ self.given.factor[n])
+        reach = reach_through(self.E, self.given, *place, derivative)
+        factor = self.factors[derivative]
+        return Reach(reach.interval, factor * reach.later, factor * reach.own)
 
     def between(self, place: tuple[Array, Bridge], i: int, j: int) -> Float[Array, " t"]:
         """Covariance of two derivatives at one time, given the states at both ends."""

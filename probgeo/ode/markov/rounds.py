@@ -11,61 +11,91 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, TOO_COARSE
-from probgeo.ode.markov.mesh import at_least, redistribute, wanted
-from probgeo.ode.markov.solve import Settings, Solution, finish, iterate, regression
+from probgeo.ode.markov.mesh import WORTHWHILE, at_least, density_of_nodes, redistribute, wanted
+from probgeo.ode.markov.solve import Settings, Solution, finish, iterate
 from probgeo.ode.problem import Problem
 from probgeo.ode.sweeps import Refined
 
 SWEEPS_A_ROUND = 6
+LARGEST_LOST = 128  # nodes up to which members that went astray start again
+SETTLING = 4  # most times that a posterior is linearised anew about its own mean
 
 
 class Task(NamedTuple):
-    """Members of the batch that share a size of mesh."""
+    """Members of the batch that share a size of mesh, or the mesh itself: nodes (n,)."""
 
     members: np.ndarray
-    nodes: np.ndarray  # (members, n)
+    nodes: np.ndarray  # (members, n) or (n,)
     states: np.ndarray  # (members, n, m, d)
 
+    @property
+    def shared(self) -> bool:
+        return self.nodes.ndim == 1
 
-class Record(NamedTuple):
-    """What is kept of a finished member."""
+    def nodes_of(self, index: np.ndarray) -> np.ndarray:
+        return self.nodes if self.shared else self.nodes[index]
 
+
+class Finished(NamedTuple):
+    """What is kept of finished members."""
+
+    members: np.ndarray
     posterior: Any
-    status: int
-    log_evidence: float
-    residual: float
-    scale: float
-    n_evaluations: int
+    status: np.ndarray
+    log_evidence: np.ndarray
+    residual: np.ndarray
+    scale: np.ndarray
+    n_evaluations: np.ndarray
+
+
+def map_over_meshes(function: Callable, problem: Problem, nodes: Array, *rows: Array) -> Any:
+    """function(member, nodes, *row), for a mesh that is shared (n,) or one for each member."""
+    if nodes.ndim == 1:
+        return problem.map(lambda member, *row: function(member, nodes, *row), *rows)
+    return problem.map(function, nodes, *rows)
 
 
 @eqx.filter_jit
-def _iterate(settings: Settings, problem: Problem, nodes: Array, x: Array, n: Array) -> Refined:
-    return problem.map(lambda p, t, y: iterate(settings, p, t, y, n), nodes, x)
+def _iterate(
+    settings: Settings, problem: Problem, nodes: Array, states: Array, n: Array
+) -> tuple[Refined, Array]:
+    """Sweeps, and the derivatives they came to."""
+
+    def one(member: Problem, nodes: Array, states: Array) -> tuple[Refined, Array]:
+        found = iterate(settings, member, nodes, states, n, shared=nodes.ndim == 1)
+        return found, settings.model(member, nodes).derivatives(found.x)
+
+    return map_over_meshes(one, problem, nodes, states)
 
 
 @eqx.filter_jit
-def _finish(settings: Settings, problem: Problem, nodes: Array, states: Array) -> Solution:
-    return problem.map(lambda p, t, y: finish(settings, p, t, y), nodes, states)
+def _finish(settings: Settings, problem: Problem, nodes: Array, x: Array) -> Solution:
+    return map_over_meshes(lambda *member: finish(settings, *member), problem, nodes, x)
 
 
 @eqx.filter_jit
-def straight_lines(settings: Settings, problem: Problem, nodes: Array) -> Array:
+def straight_lines(settings: Settings, problem: Problem, nodes: Float[Array, " n"]) -> Array:
     """States (batch, n, m, d) along the straight lines through the data."""
-    return problem.map(lambda p, t: regression(settings, p, t).line, nodes)
+    return problem.map(lambda member: settings.model(member, nodes).line)
 
 
 @eqx.filter_jit
-def _remesh(posterior: Any, nodes: Array, defects: Array, order: int, size: int) -> tuple:
-    """New meshes of equal errors, and the old solution on them."""
+def _densities(nodes: Array, defects: Array, order: int) -> Array:
+    return jax.vmap(lambda t, d: density_of_nodes(t, d, order))(nodes, defects)
 
-    def one(posterior: Any, nodes: Array, defects: Array) -> tuple:
-        new = redistribute(nodes, defects, order, size)
-        return new, jnp.stack([posterior.mean(new, d) for d in range(3)], axis=1)
 
-    return jax.vmap(one)(posterior, nodes, defects)
+@eqx.filter_jit
+def _remesh(posterior: Any, density: Array, order: int, size: int) -> tuple:
+    """Meshes of a given density, and the old solution on them."""
+
+    def one(posterior: Any, density: Array) -> tuple:
+        new = redistribute(posterior.nodes, density, size)
+        return new, jnp.stack([posterior.mean(new, d) for d in range(order + 1)], axis=1)
+
+    return jax.vmap(one)(posterior, density)
 
 
 def solve_in_rounds(
@@ -75,34 +105,72 @@ def solve_in_rounds(
     sweeps: int,
     most_points: int,
     adaptive: bool,
-) -> list[Record]:
-    """Records of all members of a batch with one axis."""
-    records: list[Record | None] = [None] * len(problem.values)
+) -> Finished:
+    """All members of a batch with one axis, in their order."""
     evaluations = np.zeros(len(problem.values), dtype=int)
-    queue = [task]
+    finished, queue = [], [task]
     while queue:
         task = queue.pop()
-        part = problem.members(task.members)
-        refined = jax.tree.map(np.asarray, _sweep_in_rounds(settings, part, task, sweeps))
-        solution = _padded(_finish, settings, part, task.nodes, refined.x)
-        solution = jax.tree.map(np.asarray, solution)
-        size = task.nodes.shape[1]
-        evaluations[task.members] += size * (3 + refined.sweeps)
+        part = problem if len(task.members) == len(evaluations) else problem.members(task.members)
+        refined = _sweep_in_rounds(settings, part, task, sweeps)
+        solution, settled = _settle(settings, part, task, refined, adaptive)
+        size = task.nodes.shape[-1]
+        evaluations[task.members] += size * (3 + refined.sweeps + settled)
         status = np.where(np.isfinite(solution.excess), refined.status, NOT_FINITE)
         coarse = (status == OK) & (solution.excess > 1.0) & adaptive
-        again = (coarse | ((status != OK) & adaptive)) & (size < most_points)
-        for k in np.flatnonzero(~again):
-            member = task.members[k]
-            records[member] = Record(
-                jax.tree.map(lambda x, k=k: x[k], solution.posterior),
-                TOO_COARSE if coarse[k] else int(status[k]),
-                float(solution.log_evidence[k]),
-                float(refined.residual[k]),
-                float(solution.scale[k]),
-                int(evaluations[member]),
-            )
-        queue += _refined_tasks(settings, part, task, solution, again, status, most_points)
-    return [record for record in records if record is not None]
+        lost = (status != OK) & adaptive & (size < LARGEST_LOST)
+        again = (coarse | lost) & (size < most_points)
+        unsettled = (status == OK) & (solution.residual > settings.tolerance)
+        status = np.where(coarse, TOO_COARSE, np.where(unsettled, OUT_OF_SWEEPS, status))
+        result = Finished(
+            task.members,
+            solution.posterior,
+            status,
+            solution.log_evidence,
+            solution.residual,
+            solution.scale,
+            evaluations[task.members],
+        )
+        finished.append(result if not again.any() else _rows(result, ~again))
+        queue += _refined_tasks(settings, part, task, solution, again, coarse, most_points)
+    return _joined(finished)
+
+
+def _rows(tree: Any, index: np.ndarray) -> Any:
+    return jax.tree.map(lambda x: x[index], tree)
+
+
+def _settle(
+    settings: Settings, part: Problem, task: Task, refined: Refined, adaptive: bool
+) -> tuple[Any, np.ndarray]:
+    """Posteriors linearised about their own mean, and how many times that was done again.
+
+    One sweep is enough for almost all; what will get a finer mesh anyway is left as it is.
+    """
+    solution = _padded(_finish, settings, part, task.nodes, refined.x)
+    rounds = np.zeros(len(task.members), dtype=int)
+    for _ in range(SETTLING):
+        moving = (refined.status == OK) & (solution.residual > settings.tolerance)
+        moving &= (solution.excess <= 1.0) | (not adaptive)
+        left = np.flatnonzero(moving)
+        if not left.size:
+            break
+        x = solution.posterior.states[left]
+        better = _padded(_finish, settings, part.members(left), task.nodes_of(left), x)
+        solution = _replaced(solution, left, better)
+        rounds[left] += 1
+    return solution, rounds
+
+
+def _replaced(old: Any, index: np.ndarray, new: Any) -> Any:
+    """A tree of arrays with some of its rows replaced."""
+
+    def replace(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        out = np.array(old)
+        out[index] = new
+        return out
+
+    return jax.tree.map(replace, old, new)
 
 
 def _refined_tasks(
@@ -111,59 +179,72 @@ def _refined_tasks(
     task: Task,
     solution: Solution,
     again: np.ndarray,
-    status: np.ndarray,
+    good: np.ndarray,
     most_points: int,
 ) -> list[Task]:
-    """The members that need a finer mesh, grouped by its size."""
-    size, order = task.nodes.shape[1], settings.prior.q
-    excess = np.where(status == OK, solution.excess, np.inf)
-    sizes = np.minimum(wanted(size, excess, order), most_points)
-    sizes = np.where(status == OK, sizes, min(at_least(2 * size), most_points))
+    """The members that need a finer mesh, grouped by its size.
+
+    Equal steps are kept where a graded mesh would not need far fewer: they are shared by the batch.
+    """
+    if not again.any():
+        return []
+    size, order = task.nodes.shape[-1], settings.prior.q
+    defects = np.where(good[:, None], solution.defects, 1.0)
+    order_of_defect = max(1, order + 1 - part.order)
+    rows = (solution.posterior.nodes, defects)
+    density = _padded_rows(_densities, rows, order_of_defect)
+    share = 1.0 / density.max(axis=1) if task.shared else np.ones(len(density))
+    graded = good & (~np.array(task.shared) | (share < WORTHWHILE)) & settings.first_order
+    excess = np.where(good, solution.excess, np.inf)
+    sizes = wanted(size, excess, order, np.where(graded, share, 1.0))
+    sizes = np.minimum(np.where(good, sizes, at_least(2 * size)), most_points)
     tasks = []
     for new in np.unique(sizes[again]):
-        for good in (True, False):
-            k = np.flatnonzero(again & (sizes == new) & ((status == OK) == good))
-            if not k.size:
-                continue
-            if good:
-                rows = jax.tree.map(
-                    lambda x, k=k: x[k], (solution.posterior, task.nodes, solution.defects)
-                )
-                order_of_defect = max(1, order + 1 - part.order)
-                nodes, states = _padded_rows(_remesh, rows, order_of_defect, int(new))
-                states = states[:, :, : part.order + 1]
-            else:  # lost: a finer mesh, and the straight line again
-                nodes = np.broadcast_to(np.linspace(0.0, 1.0, new), (k.size, new))
-                states = np.asarray(straight_lines(settings, part.members(k), jnp.asarray(nodes)))
-            tasks.append(Task(task.members[k], np.asarray(nodes), np.asarray(states)))
+        here = again & (sizes == new)
+        equal = np.linspace(0.0, 1.0, new)
+        for k in map(np.flatnonzero, (here & graded, here & good & ~graded)):
+            if k.size:
+                rows = jax.tree.map(lambda x, k=k: x[k], (solution.posterior, density))
+                if not graded[k[0]]:
+                    rows = (rows[0], np.ones_like(rows[1]))
+                nodes, states = _padded_rows(_remesh, rows, part.order, int(new))
+                tasks.append(Task(task.members[k], nodes if graded[k[0]] else equal, states))
+        k = np.flatnonzero(here & ~good)
+        if k.size:  # lost: a finer mesh, and the straight line again
+            states = np.asarray(straight_lines(settings, part.members(k), jnp.asarray(equal)))
+            tasks.append(Task(task.members[k], equal, states))
     return tasks
 
 
 def _sweep_in_rounds(settings: Settings, part: Problem, task: Task, sweeps: int) -> Refined:
-    """Gauss-Newton for all, then for those that need more, and so on."""
-    count = len(task.members)
-    x = np.array(task.states)
-    residual = np.full(count, np.nan)
-    status = np.full(count, OUT_OF_SWEEPS)
-    done = np.zeros(count, dtype=int)
-    left = np.arange(count)
+    """Sweeps for all, then for those that need more, and so on."""
+    left = np.arange(len(task.members))
+    done = np.zeros(left.size, dtype=int)
+    states, total = task.states, None
     while left.size:
-        n = min(SWEEPS_A_ROUND, sweeps - int(done[left[0]]))
-        found = _padded(
-            _iterate, settings, part.members(left), task.nodes[left], x[left], jnp.array(n)
+        n = jnp.array(min(SWEEPS_A_ROUND, sweeps - int(done[left[0]])))
+        found, states = _padded(
+            _iterate, settings, part.members(left), task.nodes_of(left), states, n
         )
-        x[left], residual[left], status[left] = found.x, found.residual, found.status
-        done[left] += np.asarray(found.sweeps)
-        left = left[(status[left] == OUT_OF_SWEEPS) & (done[left] < sweeps)]
-    return Refined(*map(jnp.asarray, (x, residual, status, done)))
+        total = found if total is None else _replaced(total, left, found)
+        done[left] += found.sweeps
+        more = (found.status == OUT_OF_SWEEPS) & (done[left] < sweeps)
+        left, states = left[more], states[more]
+    assert total is not None
+    return total._replace(sweeps=done)
 
 
 def _padded(function: Callable, settings: Settings, part: Problem, *rows: Any) -> Any:
-    """Call on a batch filled up to one of a few sizes, with copies of its first member."""
+    """Call on a batch filled up to one of a few sizes, with copies of its first member.
+
+    What has one axis or none, such as a mesh, is shared by the batch.
+    """
     count = len(part.values)
     fill = _filling(count)
-    arrays = [r[fill] if np.ndim(r) > 0 else r for r in rows]
-    out = function(settings, part.members(fill), *map(jnp.asarray, arrays))
+    if fill.size > count:
+        part = part.members(fill)
+        rows = tuple(r[fill] if np.ndim(r) > 1 else r for r in rows)
+    out = function(settings, part, *map(jnp.asarray, rows))
     return jax.tree.map(lambda x: np.asarray(x)[:count], out)
 
 
@@ -180,27 +261,34 @@ def _filling(count: int) -> np.ndarray:
     return np.concatenate([np.arange(count), np.zeros(size - count, dtype=int)])
 
 
-def stack_posteriors(posteriors: list[Any]) -> Any:
-    """One batch from posteriors on meshes of different sizes.
+def _joined(parts: list[Finished]) -> Finished:
+    """Members on meshes of different sizes as one batch, in their order.
 
-    Short ones are filled up with nodes beyond the end of the interval, which are never visited.
+    Short meshes are filled up with nodes beyond the end of the interval, which are never visited.
     """
-    most = max(p.nodes.size for p in posteriors)
+    parts = [part for part in parts if len(part.members)]
+    if len(parts) > 1:
+        most = max(part.posterior.nodes.shape[1] for part in parts)
+        parts = [part._replace(posterior=_filled_up(part.posterior, most)) for part in parts]
+        parts = [jax.tree.map(lambda *x: np.concatenate(x), *parts)]
+    order = np.argsort(parts[0].members)
+    in_order = np.array_equal(order, np.arange(len(order)))
+    return parts[0] if in_order else _rows(parts[0], order)
 
-    def fill(posterior: Any) -> Any:
-        size = posterior.nodes.size
-        if size == most:
-            return posterior
-        beyond = np.concatenate([posterior.nodes, 2.0 + np.arange(most - size)])
 
-        def pad(x: np.ndarray) -> np.ndarray:
-            return np.concatenate([x, np.zeros((most - size, *x.shape[1:]))])
+def _filled_up(posterior: Any, most: int) -> Any:
+    count, size = posterior.nodes.shape
+    if size == most:
+        return posterior
+    beyond = np.broadcast_to(2.0 + np.arange(most - size), (count, most - size))
 
-        def along(p: Any) -> list:
-            moving = [] if p.moves is None else [p.moves]
-            return [p.scale, p.states, p.E, *p.given, *moving]
+    def along(p: Any) -> list:
+        moving = [] if p.moves is None else [p.moves]
+        return [p.scale, p.states, p.E, *p.given, *moving]
 
-        filled = eqx.tree_at(along, posterior, [pad(x) for x in along(posterior)])
-        return eqx.tree_at(lambda p: p.nodes, filled, beyond)
+    def pad(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([x, np.zeros((count, most - size, *x.shape[2:]))], axis=1)
 
-    return jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *map(fill, posteriors))
+    filled = eqx.tree_at(along, posterior, [pad(x) for x in along(posterior)])
+    nodes = np.concatenate([posterior.nodes, beyond], axis=1)
+    return eqx.tree_at(lambda p: p.nodes, filled, nodes)

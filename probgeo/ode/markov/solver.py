@@ -22,13 +22,13 @@ from probgeo.ode.markov.prior import MaternPrior, Prior, WienerPrior
 from probgeo.ode.markov.rounds import (
     Task,
     solve_in_rounds,
-    stack_posteriors,
     straight_lines,
 )
-from probgeo.ode.markov.solve import Settings, finish, iterate, regression
+from probgeo.ode.markov.solve import Settings, finish, iterate
 from probgeo.ode.problem import BOUNDARY, Problem
 
 DIFFERENTIABLE_SWEEPS = 2
+FIRST_SIZE = 16  # nodes of the first mesh
 
 
 class Markov(eqx.Module):
@@ -43,7 +43,7 @@ class Markov(eqx.Module):
     order : int
         Number q of derivatives modelled, 2 to 8. The error falls like h^q or faster.
     n_points : int, optional
-        Number of nodes, equally spaced. By default the mesh is chosen and refined until the
+        Number of nodes, equally spaced. By default the mesh is chosen and refined until
         twice the largest numerical standard deviation is below atol + rtol max|y|.
     rtol, atol : float
         The tolerance for that.
@@ -55,8 +55,11 @@ class Markov(eqx.Module):
         costs nothing even for large D, but sweeps are plain fixed-point iterations and the error
         bars do not know how errors grow along the curve.
     calibration : "defect" | "evidence" | "none"
-        Where the scale of the numerical uncertainty comes from. It never touches the uncertainty
-        of initial and boundary values.
+        Where the scale of the numerical uncertainty comes from: the defect of the ODE half-way
+        between the nodes, or the evidence. It never touches the uncertainty of initial and boundary
+        values.
+    local : bool
+        Whether that scale may change along the curve, a step at a time.
     sweeps : int
         Most Gauss-Newton sweeps on one mesh.
     max_points : int
@@ -84,6 +87,7 @@ class Markov(eqx.Module):
     n_points: int | None = eqx.field(static=True)
     first_order: bool = eqx.field(static=True)
     calibration: str = eqx.field(static=True)
+    local: bool = eqx.field(static=True)
     sweeps: int = eqx.field(static=True)
     max_points: int = eqx.field(static=True)
     stiff: bool = eqx.field(static=True)
@@ -99,6 +103,7 @@ class Markov(eqx.Module):
         lengthscale: float = 0.25,
         linearisation: Literal["first", "zeroth"] = "first",
         calibration: Literal["defect", "evidence", "none"] = "defect",
+        local: bool = True,
         sweeps: int = 30,
         max_points: int = 2048,
         tolerance: float = 1e-7,
@@ -117,6 +122,7 @@ class Markov(eqx.Module):
         self.tolerance = as_positive("tolerance", tolerance)
         self.first_order = _one_of("linearisation", linearisation, ("first", "zeroth")) == "first"
         self.calibration = _one_of("calibration", calibration, ("defect", "evidence", "none"))
+        self.local = bool(local)
         self.sweeps = as_whole_number("sweeps", sweeps, 1)
         self.max_points = as_whole_number("max_points", max_points, least)
         self.stiff = bool(stiff)
@@ -128,7 +134,7 @@ class Markov(eqx.Module):
         if not is_concrete(problem, self.rtol) or problem.values.size == 0:
             return _solve_traced(self, problem, guess)
         flat = problem.flattened()
-        records = solve_in_rounds(
+        found = solve_in_rounds(
             self._settings(),
             flat,
             self._first_task(problem, flat, guess),
@@ -136,39 +142,41 @@ class Markov(eqx.Module):
             self.n_points or self.max_points,
             adaptive=self.n_points is None,
         )
-
-        def batch(values: list) -> Array:
-            return jnp.asarray(np.array(values).reshape(problem.batch_shape))
-
-        posterior = stack_posteriors([r.posterior for r in records])
-        posterior = jax.tree.map(lambda x: x.reshape(*problem.batch_shape, *x.shape[1:]), posterior)
+        shape = problem.batch_shape
+        found = jax.tree.map(lambda x: jnp.asarray(x.reshape((*shape, *x.shape[1:]))), found)
         return Curve(
-            posterior=posterior,
+            posterior=found.posterior,
             t_span=problem.t_span,
-            nodes=problem.f.t0 + problem.f.duration * jnp.minimum(posterior.nodes, 1.0),
-            status=batch([r.status for r in records]),
-            log_evidence=batch([r.log_evidence for r in records]),
-            n_evaluations=batch([r.n_evaluations for r in records]),
-            residual=batch([r.residual for r in records]),
-            scale=batch([r.scale for r in records]),
+            nodes=problem.f.t0 + problem.f.duration * jnp.minimum(found.posterior.nodes, 1.0),
+            status=found.status,
+            log_evidence=found.log_evidence,
+            n_evaluations=found.n_evaluations,
+            residual=found.residual,
+            scale=found.scale,
             dimension=problem.dimension,
         )
 
     def _settings(self) -> Settings:
         return Settings(
-            self.prior, self.tolerance, self.rtol, self.atol, self.first_order, self.calibration
+            self.prior,
+            self.tolerance,
+            self.rtol,
+            self.atol,
+            self.first_order,
+            self.calibration,
+            self.local,
         )
 
     def _first_task(self, problem: Problem, flat: Problem, guess: Guess | None) -> Task:
         """The first mesh and the first states on it."""
         count = len(flat.values)
         members = np.arange(count)
-        size = self.n_points or at_least(max(16, self.prior.q + 2))
-        nodes = np.broadcast_to(np.linspace(0.0, 1.0, size), (count, size))
+        size = self.n_points or at_least(max(FIRST_SIZE, self.prior.q + 2))
+        nodes = np.linspace(0.0, 1.0, size)
         if guess is not None:
-            lower = np.asarray(guess_states(guess, problem, jnp.asarray(nodes[0])))
+            lower = np.asarray(guess_states(guess, problem, jnp.asarray(nodes)))
             lower = lower.reshape(count, size, problem.order, problem.dimension)
-            highest = np.zeros_like(lower[:, :, :1])
+            highest = np.full_like(lower[:, :, :1], np.nan)  # a guess does not know it
             return Task(members, nodes, np.concatenate([lower, highest], axis=2))
         if problem.conditions == BOUNDARY:
             lines = straight_lines(self._settings(), flat, jnp.asarray(nodes))
@@ -183,6 +191,7 @@ class Markov(eqx.Module):
             most = int(np.max(np.asarray(steps.taken)))
             size = min(at_least(max(2 * most, size)), self.max_points)
             nodes = np.asarray(jax.vmap(lambda s: mesh_from_steps(s, size))(steps))
+        nodes = np.broadcast_to(nodes, (count, size))
         states = states_of_batch(flat, rtol, stiff, jnp.asarray(nodes))
         return Task(members, nodes, np.asarray(states))
 
@@ -195,19 +204,21 @@ def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curv
     rtol = jnp.clip(0.1 * solver.rtol, 1e-12, 1e-3)
 
     def one(member: Problem, start: Array | None) -> tuple:
-        model = regression(settings, member, nodes)
+        model = settings.model(member, nodes)
         if start is not None:
-            states = jnp.concatenate([start, jnp.zeros_like(start[:, :1])], axis=1)
+            states = jnp.concatenate([start, jnp.full_like(start[:, :1], jnp.nan)], axis=1)
         elif member.conditions == BOUNDARY:
             states = model.line
         else:
             states = classical_states(jax.lax.stop_gradient(member), rtol, solver.stiff, nodes)
         frozen = jax.lax.stop_gradient((settings, member, states))
-        refined = iterate(frozen[0], frozen[1], nodes, frozen[2], jnp.array(solver.sweeps))
-        states = jax.lax.stop_gradient(refined.x)
+        sweeps = jnp.array(solver.sweeps)
+        shared = member.conditions == BOUNDARY
+        refined = iterate(frozen[0], frozen[1], nodes, frozen[2], sweeps, shared)
+        x = jax.lax.stop_gradient(refined.x)
         for _ in range(DIFFERENTIABLE_SWEEPS):
-            states = model.propose(states)
-        solution = finish(settings, member, nodes, states)
+            x = model.propose(x)
+        solution = finish(settings, member, nodes, x)
         status = jnp.where(jnp.isfinite(solution.excess), refined.status, NOT_FINITE)
         return solution, refined, status
 
@@ -225,7 +236,7 @@ def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curv
         status=status,
         log_evidence=solution.log_evidence,
         n_evaluations=size * (3 + DIFFERENTIABLE_SWEEPS + refined.sweeps),
-        residual=refined.residual,
+        residual=solution.residual,
         scale=solution.scale,
         dimension=problem.dimension,
     )

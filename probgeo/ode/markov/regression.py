@@ -1,0 +1,111 @@
+"""One ODE on one mesh, linearised: what a Gauss-Newton sweep does."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from probgeo.ode.dense.errors import jacobian
+from probgeo.ode.markov.chain import Chain, Linearisation, back_substitute
+from probgeo.ode.markov.prior import Prior
+from probgeo.ode.problem import BOUNDARY, Problem, mean_basis
+
+
+class Regression(eqx.Module):
+    """One ODE on its mesh, seen from the straight line through its data.
+
+    `x` (n, s, d) are states of the chain, deviations from the line; `states` (n, m, d) are the
+    curve and its derivatives up to the order of the ODE.
+    """
+
+    problem: Problem
+    chain: Chain
+    first_order: bool = eqx.field(static=True)
+
+    @property
+    def line(self) -> Float[Array, "n m d"]:
+        return self._along(self.problem.values)
+
+    def _along(self, values: Float[Array, "c ..."]) -> Float[Array, "n m ..."]:
+        orders = range(self.problem.order + 1)
+        basis = [mean_basis(self.problem.conditions, d, self.chain.nodes) for d in orders]
+        return jnp.tensordot(jnp.stack(basis, axis=1), values, 1)
+
+    def derivatives(self, x: Float[Array, "n s d"]) -> Float[Array, "n m d"]:
+        """The curve and its derivatives from states of the chain."""
+        m = self.problem.order + 1
+        return self.line + x[:, :m] * self.chain.factors[None, :m, None]
+
+    def from_derivatives(self, states: Float[Array, "n m d"]) -> Float[Array, "n s d"]:
+        """States of the chain with the derivatives that are known, the others zero."""
+        m = self.problem.order + 1
+        x = (states - self.line) / self.chain.factors[None, :m, None]
+        return jnp.pad(x, ((0, 0), (0, self.chain.prior.q + 1 - m), (0, 0)))
+
+    def evaluate(self, states: Float[Array, "n m d"]) -> Float[Array, "n d"]:
+        return jax.vmap(lambda t, y: self.problem.f(t, *y[:-1]))(self.chain.nodes, states)
+
+    def jacobians(self, states: Float[Array, "n m d"]) -> Float[Array, "n d o d"]:
+        return jax.vmap(lambda t, y: jacobian(self.problem.f, t, y[:-1]))(self.chain.nodes, states)
+
+    def linearise(self, states: Float[Array, "n m d"], first_order: bool) -> Linearisation:
+        """The ODE for deviations from the line: c^(o) = J c + b."""
+        values, o = self.evaluate(states), self.problem.order
+        line = self.line
+        if not first_order:
+            N = len(states)
+            return Linearisation(jnp.zeros((N, 1, o, 1)), (values - line[:, o])[:, None, :])
+        J = self.jacobians(states)
+        away = line[:, :o] - states[:, :o]
+        b = values + jnp.einsum("namc,nmc->na", J, away) - line[:, o]
+        return Linearisation(J, b[:, :, None])
+
+    def relative(self, residual: Float[Array, "n d"], values: Float[Array, "n d"]) -> Array:
+        """Size of a residual of the ODE against that of f and of the slope of the line."""
+        size = [jnp.sqrt(jnp.mean(x**2)) for x in (residual, values, self.line[:, 1])]
+        return size[0] / jnp.maximum(size[1] + size[2], jnp.finfo(float).tiny)
+
+    def residual(self, x: Float[Array, "n s d"]) -> Array:
+        """Relative residual of the ODE at the nodes."""
+        states = self.derivatives(x)
+        values = self.evaluate(states)
+        return self.relative(states[:, -1] - values, values)
+
+    def propose(self, x: Float[Array, "n s d"]) -> Float[Array, "n s d"]:
+        """One Gauss-Newton step."""
+        at = self.chain.coordinates(self.linearise(self.derivatives(x), self.first_order))
+        return at.states(back_substitute(self.chain.eliminate(at))).reshape(x.shape)
+
+    def moves(self, states: Float[Array, "n m d"]) -> Float[Array, "n s d r"]:
+        """How the user's uncertain data move the curve, through the ODE linearised about it."""
+        spread = spread_columns(self.problem)
+        line, o = self._along(spread), self.problem.order
+        J = self.jacobians(states)
+        b = jnp.einsum("namc,nmcr->nar", J, line[:, :o]) - line[:, o]
+        x = self.chain.coordinates(Linearisation(J, b))
+        moved = x.states(back_substitute(self.chain.eliminate(x)))
+        return moved.reshape(len(states), -1, *spread.shape[1:])
+
+
+def spread_columns(problem: Problem) -> Float[Array, "c d r"]:
+    """Directions in which the data may move: one value each, by one column of its factor."""
+    assert problem.spread is not None
+    C, D, _ = problem.spread.shape
+    return jnp.einsum("ce,cij->ciej", jnp.eye(C), problem.spread).reshape(C, D, C * D)
+
+
+def regression(
+    prior: Prior, problem: Problem, nodes: Float[Array, " n"], first_order: bool
+) -> Regression:
+    boundary = problem.conditions == BOUNDARY
+    chain = Chain(
+        prior=prior,
+        nodes=nodes,
+        unit=1.0 / jnp.array(nodes.size - 1.0),
+        # nodes are dense where the curve is rough: c^(q+1) ~ h^-q on a mesh of equal errors
+        scale=(jnp.mean(jnp.diff(nodes)) / jnp.diff(nodes)) ** prior.q,
+        order=problem.order,
+        pinned_first=(0,) if boundary else tuple(d for _, d in problem.conditions),
+        pinned_last=boundary,
+    )
+    return Regression(problem, chain, first_order)
