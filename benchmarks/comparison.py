@@ -6,27 +6,102 @@ measured "error", "failures" and "nodes"; ours also have "false" successes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import jax
 import numpy as np
-from baselines import time_at_error
+from baselines import diffrax_ivp, relative_error, scipy_bvp, time_at_error
+from problems import BVP, IVP
+
+from probgeo import Curve, solve_bvp, solve_ivp, solvers
 
 NAN = float("nan")
+CHECKED = 3  # members of a batch of initial value problems that get a reference solution
+
+
+# --- runs --------------------------------------------------------------------------------------
+
+
+def timed(solve: Callable[[], Curve]) -> tuple[Curve, float]:
+    start = time.perf_counter()
+    curve = jax.block_until_ready(solve())
+    return curve, time.perf_counter() - start
+
+
+def mean_nodes(curve: Curve) -> float:
+    """Nodes a member; meshes in a batch are filled up with copies of the end."""
+    return float(np.mean(1 + (np.diff(np.asarray(curve.nodes), axis=-1) > 0).sum(axis=-1)))
+
+
+def solve_copies(copies: Sequence[BVP], solver: solvers.Markov) -> Curve:
+    """All copies in one call: they share the equation and the interval."""
+    ya, yb, args = (np.array([getattr(p, k) for p in copies]) for k in ("ya", "yb", "parameters"))
+    return solve_bvp(copies[0].field, copies[0].t_span, ya, yb, args=args, solver=solver)
+
+
+def our_bvps(copies: Sequence[BVP], rtol: float) -> dict:
+    curve, spent = timed(lambda: solve_copies(copies, solvers.Markov(rtol=rtol)))
+    means = np.asarray(curve.mean(np.linspace(*copies[0].t_span, 1001)))  # as in relative_error
+    pairs = zip(copies, means, strict=True)
+    errors = np.array([relative_error(problem, lambda t, y=y: y) for problem, y in pairs])
+    good = np.asarray(curve.converged)
+    return {
+        "time": spent / len(copies),
+        "error": errors.max(),
+        "failures": int((~good).sum()),
+        "false": int((good & (errors > 10 * rtol)).sum()),
+        "nodes": mean_nodes(curve),
+    }
+
+
+def scipy_bvps(copies: Sequence[BVP], tol: float, n_start: int) -> dict:
+    row = scipy_bvp(copies, tol, n_start, repeats=1)
+    return row | {"time": row["time_per_problem"], "error": row["max_error"]}
+
+
+def our_ivps(problem: IVP, starts: tuple, references: np.ndarray, rtol: float) -> dict:
+    solver = solvers.Markov(rtol=rtol)
+    curve, spent = timed(lambda: solve_ivp(problem.f, problem.t_span, *starts, solver=solver))
+    good = np.asarray(curve.converged)
+    t = np.linspace(*problem.t_span, references.shape[1])
+    off, size = np.abs(np.asarray(curve[:CHECKED].mean(t)) - references), np.abs(references)
+    along = off.max(axis=(1, 2)) / size.max(axis=(1, 2))
+    at_end = np.max(off[:, -1].max(axis=1) / size[:, -1].max(axis=1))
+    return {
+        "time": spent,
+        "error": float(at_end) if np.isfinite(at_end) else np.inf,
+        "failures": int((~good).sum()),
+        "false": int((good[:CHECKED] & ~(along <= 10 * rtol)).sum()),
+        "nodes": mean_nodes(curve),
+    }
+
+
+def dopri8(problem: IVP, starts: tuple, tol: float) -> dict:
+    row = diffrax_ivp(problem, *starts, rtol=tol, atol=tol, checked=CHECKED, repeats=1)
+    return row | {"nodes": row["steps"]}
+
+
+# --- comparisons -------------------------------------------------------------------------------
 
 
 def interleaved(ours: Sequence[Callable], theirs: Sequence[Callable], repeats: int) -> tuple:
-    """Rows of both, each the fastest of a few calls, and the time our first calls took on top.
+    """Rows of both, each the fastest of a few calls, and what our first calls took on top.
 
     All runs take turns, so that a busy spell of the machine meets both sides.
     """
-    first = [run()["time"] for run in ours]
+    first = []
+    for run in ours:
+        first.append(run()["time"])
+        print(f"    first call {1e3 * first[-1]:.0f} ms", flush=True)
     rounds = [[run() for run in (*ours, *theirs)] for _ in range(repeats)]
     rows = [min(same, key=lambda row: row["time"]) for same in zip(*rounds, strict=True)]
     mine, others = rows[: len(ours)], rows[len(ours) :]
     for row in rows:
         if "error" in row:
-            print(f"    {1e3 * row['time']:.2f} ms, error {row['error']:.1e}", flush=True)
+            marks = f"error {row['error']:.1e}, {row['failures']} failed"
+            print(f"    {1e3 * row['time']:.2f} ms, {marks}", flush=True)
     return mine, others, sum(first) - sum(row["time"] for row in mine)
 
 

@@ -29,18 +29,26 @@ if hasattr(os, "sched_setaffinity"):
 import jax
 import numpy as np
 import problems
-from baselines import (
-    bvp_families,
-    diffrax_ivp,
-    perturbed,
-    perturbed_starts,
-    relative_error,
-    scipy_bvp,
+from baselines import bvp_families, perturbed, perturbed_starts
+from comparison import (
+    CHECKED,
+    NAN,
+    Duel,
+    counted,
+    dopri8,
+    interleaved,
+    mean_nodes,
+    number,
+    our_bvps,
+    our_ivps,
+    scipy_bvps,
+    solve_copies,
+    table,
+    timed,
 )
-from comparison import NAN, Duel, counted, interleaved, number, table
-from problems import BVP, CASH_NUMBERS, IVP
+from problems import CASH_NUMBERS
 
-from probgeo import ConvergenceWarning, Curve, solve_bvp, solve_ivp, solvers
+from probgeo import ConvergenceWarning, Curve, solve_ivp, solvers
 
 RESULTS = Path(__file__).parent / "results" / "markov.md"
 BVP_ERROR, IVP_ERROR = 1e-5, 1e-6  # measured errors at which solvers are compared
@@ -54,7 +62,6 @@ PLAIN = {
 }  # boundary value problems without epsilon
 CASH = {f"cash{n:02d}": partial(problems.cash, n) for n in CASH_NUMBERS}
 SPREAD = {"arenstorf": 1e-6, "pleiades": 1e-3, "lotka_volterra": 1e-2}  # of initial values
-CHECKED = 3  # members of a batch of initial value problems that get a reference solution
 TIMES = 200  # at which the calibration is looked at
 REFERENCE_ERROR = 1e-12  # of the solutions compared with, relative to their size
 
@@ -93,44 +100,7 @@ QUICK = Scale(
 )
 
 
-def timed(solve: Callable[[], Curve]) -> tuple[Curve, float]:
-    start = time.perf_counter()
-    curve = jax.block_until_ready(solve())
-    return curve, time.perf_counter() - start
-
-
-def mean_nodes(curve: Curve) -> float:
-    """Nodes a member; meshes in a batch are filled up with copies of the end."""
-    return float(np.mean(1 + (np.diff(np.asarray(curve.nodes), axis=-1) > 0).sum(axis=-1)))
-
-
 # --- boundary value problems ------------------------------------------------------------------
-
-
-def solve_copies(copies: Sequence[BVP], solver: solvers.Markov) -> Curve:
-    """All copies in one call: they share the equation and the interval."""
-    ya, yb, args = (np.array([getattr(p, k) for p in copies]) for k in ("ya", "yb", "parameters"))
-    return solve_bvp(copies[0].field, copies[0].t_span, ya, yb, args=args, solver=solver)
-
-
-def our_bvps(copies: Sequence[BVP], rtol: float) -> dict:
-    curve, spent = timed(lambda: solve_copies(copies, solvers.Markov(rtol=rtol)))
-    means = np.asarray(curve.mean(np.linspace(*copies[0].t_span, 1001)))  # as in relative_error
-    pairs = zip(copies, means, strict=True)
-    errors = np.array([relative_error(problem, lambda t, y=y: y) for problem, y in pairs])
-    good = np.asarray(curve.converged)
-    return {
-        "time": spent / len(copies),
-        "error": errors.max(),
-        "failures": int((~good).sum()),
-        "false": int((good & (errors > 10 * rtol)).sum()),
-        "nodes": mean_nodes(curve),
-    }
-
-
-def scipy_bvps(copies: Sequence[BVP], tol: float, n_start: int) -> dict:
-    row = scipy_bvp(copies, tol, n_start, repeats=1)
-    return row | {"time": row["time_per_problem"], "error": row["max_error"]}
 
 
 def bvp_duel(name: str, epsilon: float, scale: Scale) -> Duel:
@@ -184,28 +154,6 @@ def bvps(scale: Scale) -> str:
 
 
 # --- initial value problems -------------------------------------------------------------------
-
-
-def our_ivps(problem: IVP, starts: tuple, references: np.ndarray, rtol: float) -> dict:
-    solver = solvers.Markov(rtol=rtol)
-    curve, spent = timed(lambda: solve_ivp(problem.f, problem.t_span, *starts, solver=solver))
-    good = np.asarray(curve.converged)
-    t = np.linspace(*problem.t_span, references.shape[1])
-    off, size = np.abs(np.asarray(curve[:CHECKED].mean(t)) - references), np.abs(references)
-    along = off.max(axis=(1, 2)) / size.max(axis=(1, 2))
-    at_end = np.max(off[:, -1].max(axis=1) / size[:, -1].max(axis=1))
-    return {
-        "time": spent,
-        "error": float(at_end) if np.isfinite(at_end) else np.inf,
-        "failures": int((~good).sum()),
-        "false": int((good[:CHECKED] & ~(along <= 10 * rtol)).sum()),
-        "nodes": mean_nodes(curve),
-    }
-
-
-def dopri8(problem: IVP, starts: tuple, tol: float) -> dict:
-    row = diffrax_ivp(problem, *starts, rtol=tol, atol=tol, checked=CHECKED, repeats=1)
-    return row | {"nodes": row["steps"]}
 
 
 def ivp_duel(name: str, scale: Scale) -> Duel:
@@ -298,7 +246,7 @@ def calibrated_bvps(name: str, epsilons: Sequence[float]) -> list[list]:
     if name in PLAIN:
         cases = {name: PLAIN[name]()}
     else:
-        cases = {f"{name}, {epsilon:g}": CASH[name](epsilon) for epsilon in epsilons}
+        cases = {f"{name}, {p.epsilon:.3g}": p for p in map(CASH[name], epsilons)}
     curves = solve_copies(list(cases.values()), solvers.Markov())
     return [
         calibration_row(label, curves[i], problem.solution)
@@ -328,7 +276,7 @@ def calibration(scale: Scale) -> str:
     print("calibration", flush=True)
     jax.clear_caches()
     groups = {
-        "Boundary value problems, epsilon": [
+        "Boundary value problems, with their epsilon": [
             row for name in scale.bvps for row in calibrated_bvps(name, scale.epsilons)
         ],
         "Initial value problems": [calibrated_ivp(name) for name in scale.calibrated],

@@ -13,9 +13,13 @@ SMALLEST_STEP = 1e-4
 
 
 class Refined(NamedTuple):
-    """The best iterate, its relative residual, how it ended and after how many sweeps."""
+    """The best iterate, its relative residual, how it ended and after how many sweeps.
+
+    `proposal` is where one more sweep would go: from a good iterate, a better one for free.
+    """
 
     x: Array
+    proposal: Array
     residual: Float[Array, ""]
     status: Array
     sweeps: Array
@@ -26,24 +30,21 @@ def damped_sweeps(
     x: Array,
     sweeps: Array,
     tolerance: Array,
-    least: int = 0,
 ) -> Refined:
     """Iterate x towards the proposals of `sweep(x) -> (residual, proposal)`.
 
-    A step is kept only if the residual falls (or is below the tolerance), and halved otherwise.
-    At least `least` steps are tried, however good the start.
+    A step is kept only if the residual falls, and halved otherwise.
     """
 
     def cond(carry: tuple) -> Array:
         _, residual, _, step, count = carry
-        wanted = (residual > tolerance) | (count < least)
-        return wanted & (step > SMALLEST_STEP) & (count < sweeps)
+        return (residual > tolerance) & (step > SMALLEST_STEP) & (count < sweeps)
 
     def body(carry: tuple) -> tuple:
         x, residual, proposal, step, count = carry
         trial = x + step * (proposal - x)
         new_residual, new_proposal = sweep(trial)
-        better = new_residual < jnp.maximum(residual, tolerance)  # false for NaN
+        better = new_residual < residual  # false for NaN
         return (
             jnp.where(better, trial, x),
             jnp.where(better, new_residual, residual),
@@ -54,7 +55,8 @@ def damped_sweeps(
 
     residual, proposal = sweep(x)
     start = (x, residual, proposal, jnp.array(1.0), jnp.array(0))
-    x, residual, _, step, count = jax.lax.while_loop(cond, body, start)
+    x, residual, proposal, step, count = jax.lax.while_loop(cond, body, start)
     status = jnp.where(step > SMALLEST_STEP, OUT_OF_SWEEPS, STALLED)
     status = jnp.where(residual <= tolerance, OK, status)
-    return Refined(x, residual, jnp.where(jnp.isfinite(residual), status, NOT_FINITE), count)
+    status = jnp.where(jnp.isfinite(residual), status, NOT_FINITE)
+    return Refined(x, proposal, residual, status, count)

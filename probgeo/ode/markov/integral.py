@@ -98,4 +98,4 @@ def solve_integral_form(
     v = start[:, -1] - model.line[:, model.problem.order]
     v = jnp.where(jnp.all(jnp.isfinite(v)), v, form.propose(start.at[:, -1].set(0.0))[1])
     found = damped_sweeps(form.sweep, v, sweeps, tolerance)
-    return found._replace(x=form.states(found.x))
+    return found._replace(x=form.states(found.x), proposal=form.states(found.proposal))

@@ -1,5 +1,6 @@
 """Meshes: where the nodes go, and how many are needed."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -8,6 +9,8 @@ from jaxtyping import Array, Float
 SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 FLOOR = 0.15  # least density of nodes, as a fraction of the mean density
 GROWTH = (1.3, 4.0)  # least and largest growth of the number of nodes in one refinement
+GRADING = 0.3  # most by which neighbouring steps differ, as a part of the smaller
+FINENESS = 8  # points at which the density is looked at, for every node
 WORTHWHILE = 0.45  # share of an equal-step mesh that a graded one must do with, to be preferred
 
 
@@ -46,7 +49,16 @@ def density_of_nodes(
 def redistribute(
     nodes: Float[Array, " n"], density: Float[Array, " n-1"], count: int
 ) -> Float[Array, " count"]:
-    """`count` nodes of a given density."""
-    share = jnp.concatenate([jnp.zeros(1), jnp.cumsum(density * jnp.diff(nodes))])
-    new = jnp.interp(jnp.linspace(0.0, 1.0, count), share / share[-1], nodes)
+    """`count` nodes of about a given density, with steps that grow by `GRADING` at most."""
+    fine = jnp.linspace(0.0, 1.0, FINENESS * count)
+    cell = jnp.clip(jnp.searchsorted(nodes, fine, side="right") - 1, 0, density.size - 1)
+    step = 1.0 / density[cell]
+    rise = GRADING * (count - 1.0) * fine
+    # the largest function below the wanted steps that rises and falls no faster than that
+    before = rise + jax.lax.cummin(step - rise)
+    after = jax.lax.cummin(step + rise, reverse=True) - rise
+    density = 1.0 / jnp.minimum(before, after)
+    middle = 0.5 * (density[1:] + density[:-1]) * jnp.diff(fine)
+    share = jnp.concatenate([jnp.zeros(1), jnp.cumsum(middle)])
+    new = jnp.interp(jnp.linspace(0.0, 1.0, count), share / share[-1], fine)
     return new.at[0].set(nodes[0]).at[-1].set(nodes[-1])
