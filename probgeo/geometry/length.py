@@ -95,13 +95,27 @@ def first_variation(metric: Metric, posterior: Posterior) -> Float[Array, ""]:
     return jnp.sum(jnp.where(square > 0, variances / safe, 0.0))
 
 
-def sampled_lengths(
+def direction(metric: Metric, a: Float[Array, " d"], v: Float[Array, " d"]) -> tuple[Array, Array]:
+    """v scaled to unit length at a (zero if v is), and the projection across it."""
+    lowered = metric.apply(a, v)
+    square = v @ lowered
+    safe = jnp.where(square > 0, square, 1.0)
+    unit = v / jnp.sqrt(safe)
+    return unit, jnp.eye(v.size) - jnp.outer(v, lowered) / safe
+
+
+def draw_measures(
     metric: Metric, posterior: Posterior, nodes: Array, key: Array, n: int
-) -> Float[Array, " n"]:
-    """Lengths of `n` draws from one posterior."""
+) -> tuple[Float[Array, " n"], Float[Array, "n d"]]:
+    """Lengths, and initial velocities scaled to them, of `n` draws from one posterior."""
     times, weights = gauss_rule(nodes, GAUSS_SPREAD)
-    draws = posterior.sample(key, n, times, (0, 1))
-    return jax.vmap(lambda x: jnp.sum(weights * speeds(metric, x[0], x[1])))(draws)
+    draws = posterior.sample(key, n, jnp.concatenate([jnp.zeros(1), times]), (0, 1))
+
+    def one(x: Float[Array, "2 t d"]) -> tuple[Array, Array]:
+        length = jnp.sum(weights * speeds(metric, x[0, 1:], x[1, 1:]))
+        return length, length * direction(metric, x[0, 0], x[1, 0])[0]
+
+    return jax.vmap(one)(draws)
 
 
 @eqx.filter_jit

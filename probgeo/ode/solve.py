@@ -8,8 +8,8 @@ import numpy as np
 
 from probgeo._checks import is_concrete
 from probgeo.ode.curve import ConvergenceWarning, Curve
-from probgeo.ode.dense import Dense
 from probgeo.ode.guess import Guess
+from probgeo.ode.markov import Markov
 from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
 
 
@@ -40,7 +40,7 @@ def solve_ivp(
     y0, dy0 : array (..., D) or Gaussian
         Initial value (and slope) at t0; leading axes are a batch.
     solver : optional
-        One of `probgeo.solvers`; `solvers.Dense()` by default.
+        One of `probgeo.solvers`; `solvers.Markov()` by default.
     args : pytree of arrays, optional
         Parameters of f, which is then called with them last. Each array has the batch axes of the
         values in front, so that every member of a batch has parameters of its own.
@@ -81,7 +81,7 @@ def solve_bvp(
     ya, yb : array (..., D) or Gaussian
         Values at t0 and t1; leading axes are a batch.
     solver : optional
-        One of `probgeo.solvers`; `solvers.Dense()` by default.
+        One of `probgeo.solvers`; `solvers.Markov()` by default.
     guess : Curve, function or array, optional
         Where to start instead of the straight line: another solution, a function t -> (..., D),
         or samples (..., T, D) at equal steps over t_span.
@@ -104,7 +104,7 @@ def solve_bvp(
 
 
 def _solve(problem: Problem, solver: Solver | None, guess: Guess | None) -> Curve:
-    curve = (Dense() if solver is None else solver).solve(problem, guess)
+    curve = (Markov() if solver is None else solver).solve(problem, guess)
     if is_concrete(curve.status):
         _warn(curve)
     return curve

@@ -6,17 +6,21 @@ their noise itself, which varies by orders of magnitude along a graded mesh, but
 the curve over one step, kappa^2 h^(2q).
 """
 
-import equinox as eqx
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo.ode.markov.chain import Chain, Linearisation, backward_conditionals
 from probgeo.ode.markov.posterior import across, bridges, reach_through
+from probgeo.ode.markov.prior import WienerPrior
 from probgeo.ode.markov.regression import Regression
 from probgeo.ode.problem import mean_basis
 
 WINDOW = 8  # steps over which a triangular window reaches, each way
+LARGEST_TABLE = 32  # nodes after which the ends of a mesh do not feel each other
 FLOOR = 0.1  # least effect of a step, as a fraction of the largest along the curve
 
 
@@ -36,23 +40,35 @@ def held_out_defects(model: Regression, x: Float[Array, "n s d"]) -> Float[Array
 def expected_squares(chain: Chain) -> Float[Array, " n-1"]:
     """Variance of c^(o) half-way between nodes, given c^(o) at the nodes, for noise of scale 1.
 
-    Computed for equal steps, once for a whole batch, and carried over to the mesh by its local
-    step: c^(o) is q - o times integrated. What f makes of c and its lower derivatives is smaller
-    by a power of h.
+    Taken from equal steps and carried over to the mesh by its local step: c^(o) is q - o times
+    integrated. What f makes of c and its lower derivatives is smaller by a power of h.
     """
     N, q, o = chain.nodes.size, chain.prior.q, chain.order
-    equal = eqx.tree_at(
-        lambda c: (c.nodes, c.scale), chain, (jnp.linspace(0.0, 1.0, N), jnp.ones(N - 1))
-    )
-    at = equal.coordinates(Linearisation(jnp.zeros((N, 1, o, 1)), jnp.zeros((N, 1, 1))))
-    given = backward_conditionals(equal.eliminate(at), equal.given(1))
-    half = 0.5 * jnp.diff(equal.nodes)
-    bridge = bridges(chain.prior, half, half, chain.unit)
-    reach = reach_through(at.E, given, jnp.arange(half.size), bridge, o)
-    variance = jnp.einsum("tbk,tkl,tbl->t", reach.later, given.cov[1:], reach.later)
-    variance += jnp.sum(reach.own**2, axis=(1, 2)) + bridge.cov[:, o, o]
-    local = (jnp.diff(chain.nodes) * (N - 1.0)) ** (2 * (q - o) + 1)
-    return chain.factors[o] ** 2 * variance * local
+    few = min(N, LARGEST_TABLE)
+    table = jnp.asarray(_on_equal_steps(q, o, chain.pinned_first, chain.pinned_last, few))
+    # far from the ends nothing depends on their distance
+    half = few // 2
+    middle = jnp.full(N - few, table[half - 1])
+    table = jnp.concatenate([table[:half], middle, table[half:]])
+    return chain.prior.intensity * table * jnp.diff(chain.nodes) ** (2 * (q - o) + 1)
+
+
+@lru_cache
+def _on_equal_steps(
+    q: int, o: int, pinned_first: tuple[int, ...], pinned_last: bool, N: int
+) -> np.ndarray:
+    """The same for a q-times integrated Wiener process on N nodes with steps of length 1."""
+    with jax.ensure_compile_time_eval():
+        one = jnp.array(1.0)
+        nodes, scale = jnp.arange(N, dtype=float), jnp.ones(N - 1)
+        chain = Chain(WienerPrior(q), nodes, one, scale, o, pinned_first, pinned_last)
+        at = chain.coordinates(Linearisation(jnp.zeros((N, 1, o, 1)), jnp.zeros((N, 1, 1))))
+        given = backward_conditionals(chain.eliminate(at), chain.given(1))
+        bridge = bridges(chain.prior, 0.5 * scale, 0.5 * scale, one)
+        reach = reach_through(at.E, given, jnp.arange(N - 1), bridge, o)
+        variance = jnp.einsum("tbk,tkl,tbl->t", reach.later, given.cov[1:], reach.later)
+        variance += jnp.sum(reach.own**2, axis=(1, 2)) + bridge.cov[:, o, o]
+        return np.asarray(chain.factors[o] ** 2 * variance)
 
 
 def local_scale(chain: Chain, squares: Float[Array, " n-1"]) -> Float[Array, " n-1"]:

@@ -47,6 +47,11 @@ class Prior(eqx.Module):
         """Whether nothing is known about the state at time 0."""
         return False
 
+    @property
+    def intensity(self) -> Array:
+        """Of the white noise that drives c^(q+1): all that matters over a short step."""
+        return jnp.array(1.0)
+
     def initial_root(self, unit: Array) -> Float[Array, "s s"]:
         """Least squares rows of the state at time 0, if something is known about it."""
         raise NotImplementedError
@@ -126,7 +131,7 @@ class MaternPrior(Prior):
         columns = jax.vmap(lambda u: jax.scipy.linalg.expm(drift * h * u) @ last)(
             jnp.asarray(theta)
         )
-        columns = columns * jnp.sqrt(0.5 * weights * h * self._diffusion())[:, None]
+        columns = columns * jnp.sqrt(0.5 * weights * h * self.intensity)[:, None]
         # a triangular factor of the covariance columns' columns
         r = jnp.linalg.qr(columns[:, ::-1], mode="r")
         lower = r.T[::-1, ::-1]  # upper triangular factor of the covariance, in the old order
@@ -149,8 +154,9 @@ class MaternPrior(Prior):
         last = jnp.array([-math.comb(s, i) * self._rate ** (s - i) for i in range(s)])
         return companion.at[-1].set(last) * scale[None, :] / scale[:, None]
 
-    def _diffusion(self) -> Array:
-        """Intensity of the noise that gives unit variance."""
+    @property
+    def intensity(self) -> Array:
+        """The one that gives unit variance."""
         q = self.q
         constant = 2.0 ** (2 * q + 1) * math.factorial(q) ** 2 / math.factorial(2 * q)
         return constant * self._rate ** (2 * q + 1)

@@ -13,14 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, TOO_COARSE
+from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED, TOO_COARSE
+from probgeo.ode.markov.forward import states_of_batch, walking_tolerance
 from probgeo.ode.markov.mesh import WORTHWHILE, at_least, density_of_nodes, redistribute, wanted
 from probgeo.ode.markov.solve import Settings, Solution, finish, iterate
-from probgeo.ode.problem import Problem
+from probgeo.ode.problem import BOUNDARY, Problem
 from probgeo.ode.sweeps import Refined
 
 SWEEPS_A_ROUND = 6
+SWEEPS_FROM_A_WALK = 2  # from the states of a classical solver
 LARGEST_LOST = 128  # nodes up to which members that went astray start again
+BATCHES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)  # sizes that are compiled
 SETTLING = 4  # most times that a posterior is linearised anew about its own mean
 
 
@@ -108,7 +111,10 @@ def solve_in_rounds(
 ) -> Finished:
     """All members of a batch with one axis, in their order."""
     evaluations = np.zeros(len(problem.values), dtype=int)
-    finished, queue = [], [task]
+    initial = problem.conditions != BOUNDARY
+    if initial and adaptive:
+        sweeps = min(sweeps, SWEEPS_FROM_A_WALK)
+    finished, queue = [], _in_parts(task)
     while queue:
         task = queue.pop()
         part = problem if len(task.members) == len(evaluations) else problem.members(task.members)
@@ -117,11 +123,15 @@ def solve_in_rounds(
         size = task.nodes.shape[-1]
         evaluations[task.members] += size * (3 + refined.sweeps + settled)
         status = np.where(np.isfinite(solution.excess), refined.status, NOT_FINITE)
+        if initial:  # one sweep from a good start may be enough
+            status = np.where((status == OUT_OF_SWEEPS) & solution.settled, OK, status)
         coarse = (status == OK) & (solution.excess > 1.0) & adaptive
-        lost = (status != OK) & adaptive & (size < LARGEST_LOST)
+        if initial:  # the walk is right, so the mesh must be wrong
+            coarse |= adaptive & ((status == OUT_OF_SWEEPS) | (status == STALLED))
+        lost = (status != OK) & ~coarse & adaptive & (size < LARGEST_LOST)
         again = (coarse | lost) & (size < most_points)
-        unsettled = (status == OK) & (solution.residual > settings.tolerance)
-        status = np.where(coarse, TOO_COARSE, np.where(unsettled, OUT_OF_SWEEPS, status))
+        unsettled = (status == OK) & ~solution.settled
+        status = np.where(unsettled, OUT_OF_SWEEPS, np.where(coarse, TOO_COARSE, status))
         result = Finished(
             task.members,
             solution.posterior,
@@ -134,6 +144,13 @@ def solve_in_rounds(
         finished.append(result if not again.any() else _rows(result, ~again))
         queue += _refined_tasks(settings, part, task, solution, again, coarse, most_points)
     return _joined(finished)
+
+
+def _in_parts(task: Task) -> list[Task]:
+    """The same task in parts of bounded memory."""
+    most, count = BATCHES[-1], len(task.members)
+    parts = [np.arange(k, min(k + most, count)) for k in range(0, count, most)]
+    return [Task(task.members[k], task.nodes_of(k), task.states[k]) for k in parts]
 
 
 def _rows(tree: Any, index: np.ndarray) -> Any:
@@ -150,7 +167,7 @@ def _settle(
     solution = _padded(_finish, settings, part, task.nodes, refined.x)
     rounds = np.zeros(len(task.members), dtype=int)
     for _ in range(SETTLING):
-        moving = (refined.status == OK) & (solution.residual > settings.tolerance)
+        moving = (refined.status == OK) & ~solution.settled
         moving &= (solution.excess <= 1.0) | (not adaptive)
         left = np.flatnonzero(moving)
         if not left.size:
@@ -189,12 +206,14 @@ def _refined_tasks(
     if not again.any():
         return []
     size, order = task.nodes.shape[-1], settings.prior.q
+    boundary = part.conditions == BOUNDARY
     defects = np.where(good[:, None], solution.defects, 1.0)
     order_of_defect = max(1, order + 1 - part.order)
     rows = (solution.posterior.nodes, defects)
     density = _padded_rows(_densities, rows, order_of_defect)
     share = 1.0 / density.max(axis=1) if task.shared else np.ones(len(density))
-    graded = good & (~np.array(task.shared) | (share < WORTHWHILE)) & settings.first_order
+    graded = good & (~np.array(task.shared) | (share < WORTHWHILE))
+    graded &= settings.first_order or not boundary
     excess = np.where(good, solution.excess, np.inf)
     sizes = wanted(size, excess, order, np.where(graded, share, 1.0))
     sizes = np.minimum(np.where(good, sizes, at_least(2 * size)), most_points)
@@ -208,12 +227,24 @@ def _refined_tasks(
                 if not graded[k[0]]:
                     rows = (rows[0], np.ones_like(rows[1]))
                 nodes, states = _padded_rows(_remesh, rows, part.order, int(new))
+                if not boundary:
+                    states = _walk(settings, part.members(k), nodes)
                 tasks.append(Task(task.members[k], nodes if graded[k[0]] else equal, states))
         k = np.flatnonzero(here & ~good)
-        if k.size:  # lost: a finer mesh, and the straight line again
+        if k.size:  # lost: a finer mesh, and start again
             states = np.asarray(straight_lines(settings, part.members(k), jnp.asarray(equal)))
-            tasks.append(Task(task.members[k], equal, states))
+            nodes = equal
+            if not boundary:
+                nodes = np.broadcast_to(equal, (k.size, new))
+                states = _walk(settings, part.members(k), nodes)
+            tasks.append(Task(task.members[k], nodes, states))
     return tasks
+
+
+def _walk(settings: Settings, part: Problem, nodes: np.ndarray) -> np.ndarray:
+    """States of a classical solver."""
+    rtol = walking_tolerance(settings.rtol)
+    return np.asarray(states_of_batch(part, rtol, settings.stiff, jnp.asarray(nodes)))
 
 
 def _sweep_in_rounds(settings: Settings, part: Problem, task: Task, sweeps: int) -> Refined:
@@ -257,7 +288,7 @@ def _padded_rows(function: Callable, rows: Any, *extra: Any) -> Any:
 
 def _filling(count: int) -> np.ndarray:
     """Indices of a batch filled up to a size that is compiled anyway."""
-    size = count if count < 8 else max(at_least(count), count)
+    size = next((size for size in BATCHES if size >= count), count)
     return np.concatenate([np.arange(count), np.zeros(size - count, dtype=int)])
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from probgeo.ode.curve import OK
 from probgeo.ode.markov.calibration import expected_squares, held_out_defects, local_scale
@@ -13,8 +13,10 @@ from probgeo.ode.markov.integral import is_worthwhile, solve_integral_form
 from probgeo.ode.markov.posterior import MarkovPosterior
 from probgeo.ode.markov.prior import Prior
 from probgeo.ode.markov.regression import Regression, regression, spread_columns
-from probgeo.ode.problem import Problem, mean_basis
+from probgeo.ode.problem import BOUNDARY, Problem, mean_basis
 from probgeo.ode.sweeps import Refined, damped_sweeps
+
+NEGLIGIBLE = 0.1  # residual at the nodes, as a part of the defects between them
 
 
 class Settings(eqx.Module):
@@ -27,6 +29,7 @@ class Settings(eqx.Module):
     first_order: bool = eqx.field(static=True)
     calibration: str = eqx.field(static=True)
     local: bool = eqx.field(static=True)
+    stiff: bool = eqx.field(static=True)
 
     def model(self, problem: Problem, nodes: Float[Array, " n"]) -> Regression:
         return regression(self.prior, problem, nodes, self.first_order)
@@ -39,6 +42,7 @@ class Solution(NamedTuple):
     log_evidence: Float[Array, ""]
     scale: Float[Array, ""]  # of the noise where it is strongest
     residual: Float[Array, ""]  # of the ODE at the nodes
+    settled: Bool[Array, ""]  # whether that is negligible
     defects: Float[Array, " n-1"]  # |defect| of the ODE between the nodes
     excess: Float[Array, ""]  # error estimate over tolerance
 
@@ -60,6 +64,9 @@ def iterate(
         found = solve_integral_form(model, states, sweeps, settings.tolerance)
     else:
         start = model.from_derivatives(jnp.where(jnp.isfinite(states), states, 0.0))
+        if problem.conditions != BOUNDARY:
+            # states of a classical solver obey the ODE, but are not yet one smooth curve
+            start = model.propose(start)
         found = damped_sweeps(
             lambda x: (model.residual(x), model.propose(x)), start, sweeps, settings.tolerance
         )
@@ -86,11 +93,14 @@ def finish(
     posterior = _scaled(posterior, scale2)
     if settings.local and settings.calibration != "none":
         posterior = eqx.tree_at(lambda p: p.states, posterior, x)
+    residual = model.residual(posterior.states)
+    between = model.relative(defects, model.evaluate(model.derivatives(x)))
     return Solution(
         posterior=posterior,
         log_evidence=log_evidence,
         scale=jnp.sqrt(scale2) * jnp.max(model.chain.scale),
-        residual=model.residual(posterior.states),
+        residual=residual,
+        settled=residual <= jnp.maximum(settings.tolerance, NEGLIGIBLE * between),
         defects=jnp.sqrt(jnp.sum(defects**2, axis=-1)),
         excess=_excess(settings, problem, posterior),
     )

@@ -16,6 +16,7 @@ from probgeo.ode.markov.forward import (
     mesh_from_steps,
     states_of_batch,
     steps_of_batch,
+    walking_tolerance,
 )
 from probgeo.ode.markov.mesh import at_least
 from probgeo.ode.markov.prior import MaternPrior, Prior, WienerPrior
@@ -165,6 +166,7 @@ class Markov(eqx.Module):
             self.first_order,
             self.calibration,
             self.local,
+            self.stiff,
         )
 
     def _first_task(self, problem: Problem, flat: Problem, guess: Guess | None) -> Task:
@@ -181,8 +183,7 @@ class Markov(eqx.Module):
         if problem.conditions == BOUNDARY:
             lines = straight_lines(self._settings(), flat, jnp.asarray(nodes))
             return Task(members, nodes, np.asarray(lines))
-        rtol = jnp.clip(0.1 * self.rtol, 1e-12, 1e-3)
-        stiff = self.stiff
+        rtol, stiff = walking_tolerance(self.rtol), self.stiff
         if self.n_points is None:
             steps = steps_of_batch(flat, rtol, stiff)
             if not stiff and not np.all(np.asarray(steps.finished)):
@@ -201,7 +202,7 @@ def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curv
     """On a fixed mesh, with no look at any value: for use inside JAX transformations."""
     settings, size = solver._settings(), solver.n_points or 65
     nodes = jnp.linspace(0.0, 1.0, size)
-    rtol = jnp.clip(0.1 * solver.rtol, 1e-12, 1e-3)
+    rtol = walking_tolerance(solver.rtol)
 
     def one(member: Problem, start: Array | None) -> tuple:
         model = settings.model(member, nodes)
