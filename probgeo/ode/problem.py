@@ -72,6 +72,10 @@ class Problem(eqx.Module):
         """Some members of the batch."""
         return self._with_data(lambda x: x[index])
 
+    def as_arrays(self, convert: Callable) -> "Problem":
+        """The same with its data as arrays of NumPy (quick to take apart) or JAX (to compute)."""
+        return self._with_data(convert)
+
     def map(self, function: Callable, *extra: Any) -> Any:
         """function(member, *extra_member) for every member of one batch axis, vectorised."""
 

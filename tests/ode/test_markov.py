@@ -5,13 +5,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import bratu, cash, hyperbolic_geodesic, pendulum
+from problems import (
+    arenstorf,
+    bratu,
+    cash,
+    damped,
+    harmonic,
+    hyperbolic_geodesic,
+    lotka_volterra,
+    pendulum,
+    stiff_van_der_pol,
+    van_der_pol,
+)
 
 from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
 from probgeo.ode.kernels import IntegratedWiener, Matern
 from probgeo.ode.markov.exact import wiener_bridge
 from probgeo.ode.markov.prior import to_derivatives
 from probgeo.ode.markov.sqrt import eliminate, solve_upper
+from tests.ode.together import arguments, calibration, in_one_field
 
 A0 = np.array([[-2.0, 0.5], [0.3, -1.0]])
 A1 = np.array([[0.1, -0.4], [0.2, 0.3]])
@@ -170,46 +182,184 @@ def test_convergence_order(q):
     assert np.log2(errors[0] / errors[1]) > q - 0.02
 
 
-PROBLEMS = {
-    "bratu": bratu(),
-    "hyperbolic": hyperbolic_geodesic(),
-    **{f"cash{n:02d}": cash(n, 0.1) for n in (7, 20)},
-    "cash06 layer": cash(6, 0.01),
-}
+CASH = (1, 3, 4, 6, 7, 9, 10, 12, 15, 18, 21)  # layers at one end, both, and inside; Airy
 
 
 @pytest.fixture(scope="module")
-def solved():
-    curves = {}
-    for name, p in PROBLEMS.items():
-        curves[name] = solve_bvp(p.f, p.t_span, p.ya, p.yb, solver=solvers.Markov())
-    return curves
+def boundary_problems():
+    """Cash and Mazzia's problems at three epsilon, Bratu's and a pendulum, and their solutions."""
+    families = [*(cash(n, 0.1).field for n in CASH), bratu().field, pendulum().field]
+    cases = [(k, cash(n, e)) for k, n in enumerate(CASH) for e in (1.0, 0.1, 0.01)]
+    cases += [(len(CASH), bratu(lam)) for lam in (1.0, 3.0)]
+    cases += [(len(CASH) + 1, pendulum(k)) for k in (0.5, 0.9)]
+    which, problems = zip(*cases, strict=True)
+    args = arguments(which, problems, [p.parameters for p in problems])
+    ya, yb = (np.array([getattr(p, end) for p in problems]) for end in ("ya", "yb"))
+    return problems, solve_bvp(in_one_field(families, 2), (0.0, 1.0), ya, yb, args=args)
 
 
-def test_tolerance_is_met_at_default_settings(solved):
-    """Converged, and the error is below the tolerance, which is for two standard deviations."""
-    for name, p in PROBLEMS.items():
-        t = np.linspace(*p.t_span, 301)
-        exact = p.solution(t)
-        error = np.abs(solved[name].mean(t) - exact).max() / np.abs(exact).max()
-        assert solved[name].converged, name
-        assert error < 1e-5, (name, error)
+@pytest.mark.slow
+class TestBoundaryValueProblems:
+    """At default settings, on meshes that the solver chose itself."""
+
+    def test_all_converge_within_the_tolerance(self, boundary_problems):
+        problems, curve = boundary_problems
+        errors, _, _ = calibration(curve, problems)
+        assert np.all(curve.converged)
+        # the tolerance is for two standard deviations; none is beyond four
+        assert np.all(errors < 2e-5)
+
+    def test_calibrated(self, boundary_problems):
+        problems, curve = boundary_problems
+        _, coverage, anees = calibration(curve, problems)
+        assert 0.88 <= coverage.mean() <= 0.999
+        assert 0.2 <= anees.mean() <= 5.0
+
+    def test_layers_get_the_nodes(self, boundary_problems):
+        problems, curve = boundary_problems
+        k = next(k for k, p in enumerate(problems) if p.name == "cash18" and p.epsilon == 0.01)
+        nodes = np.unique(np.asarray(curve.nodes[k]))
+        # y = exp(-t / epsilon): the first tenth of the interval holds ten times its share or more
+        assert np.mean(nodes < 0.1) > 0.4
 
 
-@pytest.mark.parametrize("n_points", [16, 32])
-def test_calibration_on_equal_steps(n_points):
-    """2-sigma coverage and normalised squared error at random times, smooth problems, q = 4."""
-    rng = np.random.default_rng(0)
-    solver = solvers.Markov(4, n_points=n_points)
-    inside, squares = [], []
-    for p in (bratu(), hyperbolic_geodesic(), pendulum(), cash(1, 0.1)):
-        curve = solve_bvp(p.f, p.t_span, p.ya, p.yb, solver=solver)
-        t = rng.uniform(*p.t_span, 100)
-        z = (np.asarray(curve.mean(t)) - p.solution(t)) / np.asarray(curve.std(t))
-        inside.append(np.mean(np.abs(z) < 2))
-        squares.append(np.mean(z**2))
-    assert 0.88 <= np.mean(inside) <= 0.999
-    assert 0.2 <= np.mean(squares) <= 5.0
+def test_hyperbolic_geodesic():
+    p = hyperbolic_geodesic()
+    curve = solve_bvp(p.f, p.t_span, p.ya, p.yb)
+    t = np.random.default_rng(0).uniform(*p.t_span, 200)
+    z = (np.asarray(curve.mean(t)) - p.solution(t)) / np.asarray(curve.std(t))
+    assert curve.converged
+    assert np.abs(curve.mean(t) - p.solution(t)).max() < 2e-5 * np.abs(p.solution(t)).max()
+    assert np.mean(np.abs(z) < 2) >= 0.88
+
+
+@pytest.fixture(scope="module")
+def oscillators():
+    problems = [harmonic(), damped(), van_der_pol()]
+    fields = [lambda t, y, dy, _, f=p.f: f(t, y, dy) for p in problems]
+    args = arguments(range(3), problems, np.zeros(3))
+    duration = np.array([[p.t_span[1] - p.t_span[0]] for p in problems])
+    y0 = np.array([p.y0 for p in problems])
+    dy0 = np.array([p.dy0 for p in problems]) * duration
+    return problems, solve_ivp(in_one_field(fields, 2), (0.0, 1.0), y0, dy0, args=args)
+
+
+@pytest.mark.slow
+class TestInitialValueProblems:
+    def test_oscillators_converge_within_the_tolerance(self, oscillators):
+        problems, curve = oscillators
+        errors, coverage, anees = calibration(curve, problems)
+        assert np.all(curve.converged)
+        assert np.all(errors < 2e-5)
+        assert coverage.mean() >= 0.88
+        assert anees.mean() <= 5.0
+
+    @pytest.mark.parametrize(
+        ("problem", "rtol"),
+        [(lotka_volterra(), 1e-5), (stiff_van_der_pol(), 1e-5), (arenstorf(), 1e-3)],
+        ids=lambda x: getattr(x, "name", ""),
+    )
+    def test_against_tight_references(self, problem, rtol):
+        solver = solvers.Markov(rtol=rtol)
+        curve = solve_ivp(problem.f, problem.t_span, problem.y0, problem.dy0, solver=solver)
+        t = np.random.default_rng(0).uniform(*problem.t_span, 200)
+        error = np.abs(np.asarray(curve.mean(t)) - problem.solution(t))
+        assert curve.converged
+        assert error.max() < 2 * rtol * np.abs(problem.solution(t)).max()
+        assert np.mean(error < 2 * np.asarray(curve.std(t))) >= 0.8
+
+
+class TestCalibration:
+    """On a small linear problem, where everything is cheap to try."""
+
+    @pytest.fixture(scope="class")
+    def curves(self):
+        def solve(**options):
+            solver = solvers.Markov(4, n_points=16, **options)
+            return solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
+
+        choices = [("none", False), ("evidence", False), ("evidence", True), ("defect", False),
+                   ("defect", True)]  # fmt: skip
+        return {(c, local): solve(calibration=c, local=local) for c, local in choices}
+
+    def test_the_mean_is_hardly_touched(self, curves):
+        reference = np.asarray(curves["none", False].mean(TIMES))
+        spread = np.asarray(curves["defect", True].std(TIMES))
+        for curve in curves.values():
+            assert np.all(np.abs(np.asarray(curve.mean(TIMES)) - reference) < spread)
+
+    def test_a_global_scale_multiplies_the_covariance(self, curves):
+        one = np.asarray(curves["none", False].std(TIMES))
+        for calibrated in ("evidence", "defect"):
+            curve = curves[calibrated, False]
+            np.testing.assert_allclose(curve.std(TIMES), float(curve.scale) * one, rtol=1e-10)
+
+    def test_evidence_is_highest_at_the_scale_it_chooses(self, curves):
+        best = curves["evidence", False]
+        assert best.log_evidence > curves["none", False].log_evidence
+        assert best.log_evidence > curves["defect", False].log_evidence
+
+    def test_local_scales_are_finite_and_positive(self, curves):
+        for choice in (("evidence", True), ("defect", True)):
+            scale = np.asarray(curves[choice].posterior.scale)
+            assert np.all(np.isfinite(scale))
+            assert np.all(scale > 0)
+
+
+def test_a_straight_line_has_no_error():
+    """f = 0: nothing is uncertain, and nothing is divided by zero."""
+    curve = solve_bvp(lambda t, y, dy: 0.0 * y, (0.0, 1.0), [1.0, 2.0], [3.0, 5.0])
+    assert curve.converged
+    np.testing.assert_allclose(curve.mean(0.25), [1.5, 2.75], atol=1e-12)
+    assert np.all(np.asarray(curve.std(TIMES)) < 1e-12)
+
+
+def three_springs(t, y, dy):
+    return -jnp.array([1.0, 2.0, 3.0]) * jnp.sin(y) + 0.1 * jnp.roll(y, 1)
+
+
+def test_zeroth_order_shares_one_covariance_and_agrees_with_first_order():
+    ya, yb = np.array([0.1, -0.2, 0.3]), np.array([1.0, 0.5, -0.4])
+    solve = lambda kind: solve_bvp(  # noqa: E731
+        three_springs, (0.0, 1.0), ya, yb, solver=solvers.Markov(linearisation=kind, n_points=16)
+    )
+    zeroth, first = solve("zeroth"), solve("first")
+    assert zeroth.converged
+    assert zeroth.posterior.E.shape[2] == 1  # one block for all dimensions
+    cov = np.asarray(zeroth.cov(0.3, 0.6))
+    np.testing.assert_allclose(cov, cov[0, 0] * np.eye(3), atol=1e-12 * cov[0, 0])
+    spread = np.asarray(first.std(TIMES)) + np.asarray(zeroth.std(TIMES))
+    assert np.all(np.abs(np.asarray(zeroth.mean(TIMES) - first.mean(TIMES))) < 2 * spread)
+
+
+class TestParametersOfTheField:
+    def test_every_member_has_its_own(self):
+        rates = np.array([0.5, 1.0, 2.0])
+        curve = solve_ivp(lambda t, y, k: -k * y, (0.0, 1.0), np.ones((3, 1)), args=rates)
+        np.testing.assert_allclose(curve.mean(1.0)[:, 0], np.exp(-rates), rtol=1e-5)
+
+    def test_batch_axes_are_checked(self):
+        with pytest.raises(ValueError, match=r"args must have the batch axes \(3,\)"):
+            solve_ivp(lambda t, y, k: -k * y, (0.0, 1.0), np.ones((3, 1)), args=np.ones(2))
+
+
+@pytest.mark.parametrize("kind", ["curve", "function", "samples"])
+def test_guesses_lead_to_the_solution_they_are_near(kind):
+    """Bratu's equation has two solutions; the upper one is found from a guess near it."""
+    field = lambda t, y, dy: -jnp.exp(y)  # noqa: E731
+    t = np.linspace(0.0, 1.0, 9)
+    high = {
+        "function": lambda t: 4.0 * jnp.sin(jnp.pi * t)[None],
+        "samples": 4.0 * np.sin(np.pi * t)[:, None],
+    }
+    guess = high.get(kind)
+    if kind == "curve":
+        guess = solve_bvp(field, (0.0, 1.0), [0.0], [0.0], guess=high["samples"])
+    curve = solve_bvp(field, (0.0, 1.0), [0.0], [0.0], guess=guess)
+    # theta = sqrt(2) cosh(theta / 4) has the roots 1.5171646 and 10.9387028
+    expected = 2.0 * np.log(np.cosh(10.9387028 / 4.0))
+    assert curve.converged
+    np.testing.assert_allclose(curve.mean(0.5), [expected], rtol=2e-5)
 
 
 def test_uncertain_oscillator():

@@ -104,17 +104,18 @@ def _remesh(posterior: Any, density: Array, order: int, size: int) -> tuple:
 def solve_in_rounds(
     settings: Settings,
     problem: Problem,
-    task: Task,
+    tasks: list[Task],
     sweeps: int,
     most_points: int,
     adaptive: bool,
 ) -> Finished:
     """All members of a batch with one axis, in their order."""
     evaluations = np.zeros(len(problem.values), dtype=int)
+    problem = problem.as_arrays(np.asarray)
     initial = problem.conditions != BOUNDARY
     if initial and adaptive:
         sweeps = min(sweeps, SWEEPS_FROM_A_WALK)
-    finished, queue = [], _in_parts(task)
+    finished, queue = [], [part for task in tasks for part in _in_parts(task)]
     while queue:
         task = queue.pop()
         part = problem if len(task.members) == len(evaluations) else problem.members(task.members)
@@ -232,7 +233,8 @@ def _refined_tasks(
                 tasks.append(Task(task.members[k], nodes if graded[k[0]] else equal, states))
         k = np.flatnonzero(here & ~good)
         if k.size:  # lost: a finer mesh, and start again
-            states = np.asarray(straight_lines(settings, part.members(k), jnp.asarray(equal)))
+            members = part.members(k).as_arrays(jnp.asarray)
+            states = np.asarray(straight_lines(settings, members, jnp.asarray(equal)))
             nodes = equal
             if not boundary:
                 nodes = np.broadcast_to(equal, (k.size, new))
@@ -244,6 +246,7 @@ def _refined_tasks(
 def _walk(settings: Settings, part: Problem, nodes: np.ndarray) -> np.ndarray:
     """States of a classical solver."""
     rtol = walking_tolerance(settings.rtol)
+    part = part.as_arrays(jnp.asarray)
     return np.asarray(states_of_batch(part, rtol, settings.stiff, jnp.asarray(nodes)))
 
 
@@ -275,7 +278,7 @@ def _padded(function: Callable, settings: Settings, part: Problem, *rows: Any) -
     if fill.size > count:
         part = part.members(fill)
         rows = tuple(r[fill] if np.ndim(r) > 1 else r for r in rows)
-    out = function(settings, part, *map(jnp.asarray, rows))
+    out = function(settings, part.as_arrays(jnp.asarray), *map(jnp.asarray, rows))
     return jax.tree.map(lambda x: np.asarray(x)[:count], out)
 
 

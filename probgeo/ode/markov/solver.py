@@ -138,7 +138,7 @@ class Markov(eqx.Module):
         found = solve_in_rounds(
             self._settings(),
             flat,
-            self._first_task(problem, flat, guess),
+            self._first_tasks(problem, flat, guess),
             self.sweeps,
             self.n_points or self.max_points,
             adaptive=self.n_points is None,
@@ -169,8 +169,8 @@ class Markov(eqx.Module):
             self.stiff,
         )
 
-    def _first_task(self, problem: Problem, flat: Problem, guess: Guess | None) -> Task:
-        """The first mesh and the first states on it."""
+    def _first_tasks(self, problem: Problem, flat: Problem, guess: Guess | None) -> list[Task]:
+        """The first meshes and the first states on them."""
         count = len(flat.values)
         members = np.arange(count)
         size = self.n_points or at_least(max(FIRST_SIZE, self.prior.q + 2))
@@ -179,22 +179,34 @@ class Markov(eqx.Module):
             lower = np.asarray(guess_states(guess, problem, jnp.asarray(nodes)))
             lower = lower.reshape(count, size, problem.order, problem.dimension)
             highest = np.full_like(lower[:, :, :1], np.nan)  # a guess does not know it
-            return Task(members, nodes, np.concatenate([lower, highest], axis=2))
+            return [Task(members, nodes, np.concatenate([lower, highest], axis=2))]
         if problem.conditions == BOUNDARY:
             lines = straight_lines(self._settings(), flat, jnp.asarray(nodes))
-            return Task(members, nodes, np.asarray(lines))
+            return [Task(members, nodes, np.asarray(lines))]
         rtol, stiff = walking_tolerance(self.rtol), self.stiff
-        if self.n_points is None:
+        if self.n_points is not None:
+            return [_walk_on(flat, rtol, stiff, members, np.broadcast_to(nodes, (count, size)))]
+        steps = steps_of_batch(flat, rtol, stiff)
+        if not stiff and not np.all(np.asarray(steps.finished)):
+            stiff = True
             steps = steps_of_batch(flat, rtol, stiff)
-            if not stiff and not np.all(np.asarray(steps.finished)):
-                stiff = True
-                steps = steps_of_batch(flat, rtol, stiff)
-            most = int(np.max(np.asarray(steps.taken)))
-            size = min(at_least(max(2 * most, size)), self.max_points)
-            nodes = np.asarray(jax.vmap(lambda s: mesh_from_steps(s, size))(steps))
-        nodes = np.broadcast_to(nodes, (count, size))
-        states = states_of_batch(flat, rtol, stiff, jnp.asarray(nodes))
-        return Task(members, nodes, np.asarray(states))
+        taken = np.asarray(steps.taken)
+        sizes = np.array([min(at_least(max(2 * n, size)), self.max_points) for n in taken])
+        tasks = []
+        for size in np.unique(sizes):
+            k = np.flatnonzero(sizes == size)
+            own = jax.tree.map(lambda x, k=k: x[k], steps)
+            meshes = jax.vmap(lambda s, size=size: mesh_from_steps(s, int(size)))(own)
+            tasks.append(_walk_on(flat.members(k), rtol, stiff, k, np.asarray(meshes)))
+        return tasks
+
+
+def _walk_on(
+    problem: Problem, rtol: Array, stiff: bool, members: np.ndarray, nodes: np.ndarray
+) -> Task:
+    """States of a classical solver at the nodes."""
+    states = states_of_batch(problem, rtol, stiff, jnp.asarray(nodes))
+    return Task(members, nodes, np.asarray(states))
 
 
 @eqx.filter_jit
