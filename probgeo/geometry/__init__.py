@@ -1,6 +1,5 @@
 """A metric in, a manifold out. Geodesics are ODEs."""
 
-from probgeo.geometry import initial
 from probgeo.geometry.check import MetricReport, check_metric
 from probgeo.geometry.equation import (
     Metric,
@@ -9,20 +8,13 @@ from probgeo.geometry.equation import (
     christoffel,
     printed_acceleration,
 )
-from probgeo.geometry.geodesic import Geodesic
-from probgeo.geometry.manifold import Manifold
-from probgeo.geometry.scalar import ScalarGaussian
 
 __all__ = [
-    "Geodesic",
-    "Manifold",
     "Metric",
     "MetricReport",
-    "ScalarGaussian",
     "acceleration",
     "as_metric",
     "check_metric",
     "christoffel",
-    "initial",
     "printed_acceleration",
 ]

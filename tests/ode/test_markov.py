@@ -428,6 +428,20 @@ def test_gradients_through_a_solve():
     np.testing.assert_allclose(forward, by_k, rtol=1e-6)
 
 
+def test_a_solve_inside_jit_and_vmap():
+    """With a plain function, which is not something that JAX can differentiate."""
+    solver = solvers.Markov(n_points=33)
+
+    def middle(end):
+        return solve_bvp(linear_field, (0.0, 1.0), YA, end, solver=solver).mean(0.5)
+
+    ends = jnp.stack([YB, 2.0 * YB])
+    inside = jax.jit(jax.vmap(middle))(ends)
+    outside = solve_bvp(linear_field, (0.0, 1.0), YA, ends, solver=solver).mean(0.5)
+    # the two take different ways to the same posterior mean, up to the error of the mesh
+    np.testing.assert_allclose(inside, outside, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

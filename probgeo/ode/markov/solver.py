@@ -223,8 +223,8 @@ def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curv
         elif member.conditions == BOUNDARY:
             states = model.line
         else:
-            states = classical_states(jax.lax.stop_gradient(member), rtol, solver.stiff, nodes)
-        frozen = jax.lax.stop_gradient((settings, member, states))
+            states = classical_states(_frozen(member), rtol, solver.stiff, nodes)
+        frozen = _frozen((settings, member, states))
         sweeps = jnp.array(solver.sweeps)
         shared = member.conditions == BOUNDARY
         refined = iterate(frozen[0], frozen[1], nodes, frozen[2], sweeps, shared)
@@ -253,6 +253,11 @@ def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curv
         scale=solution.scale,
         dimension=problem.dimension,
     )
+
+
+def _frozen(tree: Any) -> Any:
+    """The same, but no derivative passes through its arrays; functions among them are left."""
+    return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if eqx.is_array(x) else x, tree)
 
 
 def _as_prior(prior: Any, order: int, lengthscale: float) -> Prior:
