@@ -23,3 +23,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("probgeo")
+
+BETWEEN_CLEARINGS = 40
+finished = 0
+
+
+def pytest_runtest_teardown():
+    """Forget compiled programs now and then: thousands of them in one process make XLA crash."""
+    global finished
+    finished += 1
+    if finished % BETWEEN_CLEARINGS == 0:
+        jax.clear_caches()
