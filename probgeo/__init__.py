@@ -10,12 +10,16 @@ jax.config.update("jax_enable_x64", True)
 
 from probgeo import metrics, plot, solvers  # noqa: E402
 from probgeo.gaussian import Gaussian  # noqa: E402
+from probgeo.geometry import Geodesic, Manifold, initial  # noqa: E402
 from probgeo.ode import ConvergenceWarning, Curve, kernels, solve_bvp, solve_ivp  # noqa: E402
 
 __all__ = [
     "ConvergenceWarning",
     "Curve",
     "Gaussian",
+    "Geodesic",
+    "Manifold",
+    "initial",
     "kernels",
     "metrics",
     "plot",

@@ -1,5 +1,6 @@
 """A metric in, a manifold out. Geodesics are ODEs."""
 
+from probgeo.geometry import initial
 from probgeo.geometry.check import MetricReport, check_metric
 from probgeo.geometry.equation import (
     Metric,
@@ -8,13 +9,20 @@ from probgeo.geometry.equation import (
     christoffel,
     printed_acceleration,
 )
+from probgeo.geometry.geodesic import Geodesic
+from probgeo.geometry.manifold import Manifold
+from probgeo.geometry.scalar import ScalarGaussian
 
 __all__ = [
+    "Geodesic",
+    "Manifold",
     "Metric",
     "MetricReport",
+    "ScalarGaussian",
     "acceleration",
     "as_metric",
     "check_metric",
     "christoffel",
+    "initial",
     "printed_acceleration",
 ]

@@ -1,0 +1,22 @@
+"""First curves from which the geodesic equation is solved, each an object that can be chosen.
+
+A solver started from the straight line loses geodesics: it finds none, or one that is not
+shortest. Here the energy of a discretised curve is lowered first.
+"""
+
+from probgeo.geometry.initial.base import Start, Starts, StraightLine
+from probgeo.geometry.initial.continuation import Continuation
+from probgeo.geometry.initial.descent import EnergyDescent
+from probgeo.geometry.initial.graph import DataGraph
+from probgeo.geometry.initial.multistart import MultiStart, default_start
+
+__all__ = [
+    "Continuation",
+    "DataGraph",
+    "EnergyDescent",
+    "MultiStart",
+    "Start",
+    "Starts",
+    "StraightLine",
+    "default_start",
+]

@@ -1,0 +1,73 @@
+"""What a start is, and the plainest one."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import numpy as np
+
+from probgeo._checks import as_whole_number
+from probgeo.geometry.batches import padded
+from probgeo.geometry.equation import Metric
+from probgeo.geometry.polyline import measure, straight
+
+
+class Starts(NamedTuple):
+    """First curves for a batch of geodesics.
+
+    points : array (B, T + 1, D)
+        Along each curve, at equal steps of time.
+    energy, length : array (B,)
+        Of the smooth curves through the points; infinite where the metric is not finite on them.
+    segments : array of int (B,)
+        How many it takes to resolve each curve; there may be more points.
+    which : array of int (B,)
+        Which of `names` each comes from.
+    names : tuple of str
+    """
+
+    points: np.ndarray
+    energy: np.ndarray
+    length: np.ndarray
+    segments: np.ndarray
+    which: np.ndarray
+    names: tuple[str, ...]
+
+
+class Start(eqx.Module):
+    """A way to find first curves: one method, `start`."""
+
+    def start(self, metric: Metric, a: np.ndarray, b: np.ndarray) -> Starts:
+        """First curves from a to b, both (B, D)."""
+        raise NotImplementedError(f"{type(self).__name__} must define start(metric, a, b)")
+
+
+def measured(
+    metric: Metric, points: np.ndarray, name: str, segments: np.ndarray | None = None
+) -> Starts:
+    """Starts of one name with their energies and lengths."""
+    count, size, _ = points.shape
+    energy, length = padded(measure, metric, points)
+    energy, length = (np.where(np.isfinite(x), x, np.inf) for x in (energy, length))
+    needed = np.full(count, size - 1) if segments is None else segments
+    return Starts(points, energy, length, needed, np.zeros(count, dtype=int), (name,))
+
+
+class StraightLine(Start):
+    """The straight line in the coordinates.
+
+    Examples
+    --------
+    >>> from probgeo import metrics
+    >>> line = StraightLine(segments=2).start(metrics.Flat(), np.zeros((1, 2)), np.ones((1, 2)))
+    >>> line.points[0].tolist(), float(line.energy[0].round(12))
+    ([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]], 2.0)
+    """
+
+    segments: int = eqx.field(static=True)
+
+    def __init__(self, segments: int = 16) -> None:
+        self.segments = as_whole_number("segments", segments, 1)
+
+    def start(self, metric: Metric, a: np.ndarray, b: np.ndarray) -> Starts:
+        points = straight(a, b, self.segments)
+        return measured(metric, points, "straight line")

@@ -1,0 +1,72 @@
+"""Rows that were solved, in order and in the shape that was asked for; warnings; progress."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm.auto import tqdm
+
+from probgeo.geometry.geodesic import Shifted
+from probgeo.ode.curve import NOT_FINITE, ConvergenceWarning, Curve
+
+DELAY = 3.0  # seconds after which a progress bar shows up in a terminal by itself
+
+
+def progress_bar(total: int, wanted: bool | None, unit: str) -> tqdm:
+    """On request, or in a terminal for work that takes long."""
+    if wanted is None:
+        return tqdm(total=total, unit=f" {unit}", disable=None, delay=DELAY, leave=False)
+    return tqdm(total=total, unit=f" {unit}", disable=not wanted)
+
+
+def spread_out(rows: Any, usable: np.ndarray) -> Any:
+    """Rows for all members: NaN for those that could not be tried."""
+    if usable.all():
+        return rows
+    index = np.where(usable, np.cumsum(usable) - 1, 0)
+
+    def one(x: np.ndarray) -> np.ndarray:
+        out = np.array(x[index])
+        if np.issubdtype(out.dtype, np.floating):
+            out[~usable] = np.nan
+        return out
+
+    return jax.tree.map(one, rows)
+
+
+def as_curve(rows: Any, origin: np.ndarray, usable: np.ndarray, batch: tuple[int, ...]) -> Curve:
+    """Rows that were solved relative to an origin as a curve of the batch shape."""
+
+    def shaped(x: np.ndarray) -> Any:
+        return jnp.asarray(x.reshape((*batch, *x.shape[1:])))
+
+    posterior = jax.tree.map(shaped, Shifted(rows.posterior, jnp.asarray(origin)))
+    return Curve(
+        posterior=posterior,
+        t_span=jnp.array([0.0, 1.0]),
+        nodes=shaped(rows.nodes),
+        status=shaped(np.where(usable, rows.status, NOT_FINITE)),
+        log_evidence=shaped(rows.log_evidence),
+        n_evaluations=shaped(rows.n_evaluations),
+        residual=shaped(rows.residual),
+        scale=shaped(rows.scale),
+        dimension=rows.dimension,
+    )
+
+
+def warn(curve: Curve, what: str) -> None:
+    """Tell a caller who does not look at `converged`."""
+    bad = ~np.atleast_1d(np.asarray(curve.converged))
+    if not bad.any():
+        return
+    messages = np.atleast_1d(np.asarray(curve.message, dtype=object))[bad]
+    reasons, counts = np.unique(messages.astype(str), return_counts=True)
+    listed = "; ".join(f"{n} x {r}" for r, n in zip(reasons, counts, strict=True))
+    warnings.warn(
+        f"{bad.sum()} of {bad.size} {what} cannot be trusted: {listed}. "
+        "See `converged` and `message`.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
