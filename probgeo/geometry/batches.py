@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-SIZES = (1, 4, 16, 64, 256, 1024)
+SIZES = (4, 16, 64, 256, 1024)
 
 
 def filled(index: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ the mean square by which lengths of draws differ from that. Uncertain ends a and
 length to first order, by <c'(1), db> - <c'(0), da> over the speed, the first variation.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -35,6 +35,13 @@ class Measured(NamedTuple):
     error: Float[Array, "..."]  # twice the largest numerical standard deviation of the curve
     extent: Float[Array, "..."]  # how far the curve gets from its beginning
     points: Float[Array, "... t d"]  # of the mean curve, relative to that, at equal steps
+
+
+class Reach(NamedTuple):
+    """Of one curve on [0, 1]."""
+
+    error: Float[Array, "..."]  # twice its largest numerical standard deviation
+    extent: Float[Array, "..."]  # how far it gets from its beginning
 
 
 def gauss_rule(nodes: Float[Array, " n"], count: int) -> tuple[Array, Array]:
@@ -151,6 +158,22 @@ def hermite_length(
         dc = 6 * s * (1 - s) * step + (1 - s) * (1 - 3 * s) * m0 + s * (3 * s - 2) * m1
         total = total + w * jnp.sum(speeds(metric, c, dc))  # slopes by s, so no step sizes
     return total
+
+
+@eqx.filter_jit
+def reach_batch(metric: Any, rows: tuple[Posterior, Array]) -> Reach:
+    """How far curves go, and how uncertain they are."""
+
+    def one(posterior: Posterior, nodes: Array) -> Reach:
+        times, _ = gauss_rule(nodes, GAUSS_SPREAD)
+        away = posterior.mean(times, 0) - posterior.mean(jnp.zeros(1), 0)
+        spread = posterior.marginal(times, 0, "numerical")
+        return Reach(
+            2.0 * jnp.sqrt(jnp.max(jnp.trace(spread, axis1=1, axis2=2))),
+            jnp.sqrt(jnp.max(jnp.sum(away**2, axis=-1))),
+        )
+
+    return jax.vmap(one)(*rows)
 
 
 @eqx.filter_jit

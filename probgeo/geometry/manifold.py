@@ -19,19 +19,21 @@ from probgeo.geometry.arguments import (
     where_positive,
     with_spread,
 )
-from probgeo.geometry.batches import chunks
+from probgeo.geometry.batches import chunks, padded
 from probgeo.geometry.check import MetricReport, check_metric
 from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.fields import GeodesicField, TransportField
 from probgeo.geometry.geodesic import NO_METRIC, Geodesic, Method, check_method
 from probgeo.geometry.initial import Start, default_start
-from probgeo.geometry.joining import as_rows, concatenated
+from probgeo.geometry.joining import concatenated
+from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
+from probgeo.geometry.length import Reach, reach_batch
 from probgeo.geometry.results import as_curve, progress_bar, spread_out, warn
 from probgeo.geometry.scalar import ScalarGaussian
 from probgeo.geometry.search import Task, search
 from probgeo.ode.curve import Curve, Source
 from probgeo.ode.markov import Markov
-from probgeo.ode.problem import boundary_value_problem, initial_value_problem
+from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
 from probgeo.ode.solve import Solver
 
 ZEROTH_FROM = 16  # dimensions from which the default solver does without Jacobians
@@ -196,7 +198,7 @@ class Manifold(eqx.Module):
         with progress_bar(len(index), progress, "exponential maps") as bar:
             for k in chunks(len(index), _at_once(len(index), shape[-1], chunk)):
                 part = problem if len(k) == len(index) else problem.members(k)
-                parts.append(as_rows(solver.solve(part)))
+                parts.append(_shoot(solver, part))
                 bar.update(len(k))
         rows = spread_out(concatenated(parts), usable)
         curve = as_curve(rows, first, usable, shape[:-1])
@@ -275,6 +277,17 @@ class Manifold(eqx.Module):
             won=extra[2],
             starts=names,
         )
+
+
+def _shoot(solver: Solver, problem: Problem) -> Any:
+    """Rows of curves from initial values."""
+    if not is_adaptive(solver):
+        return solve_padded(solver, problem, np.arange(len(problem.values)))
+
+    def measure(rows: Any, members: np.ndarray) -> Reach:
+        return padded(reach_batch, None, (rows.posterior, rows.nodes))
+
+    return climb(solver, problem, measure, patient=True)[0]
 
 
 def _at_once(count: int, dimension: int, chunk: int | None) -> int:

@@ -81,7 +81,7 @@ def search(
     for candidate in _candidates(task.metric, start, guess):
         part = task.members(left)
         starts = candidate(part, left, best)
-        new = _solve(part, solver, starts, len(names))
+        new = _solve(part, solver, starts, len(names), patient=found is not None)
         names += starts.names
         best = starts if best is None else _lower(best, left, starts)
         known[left] = np.minimum(known[left], starts.length)
@@ -163,7 +163,7 @@ def _with_rows(old: Starts, index: np.ndarray, new: Starts) -> Starts:
     return Starts(points, energy, length, segments, old.which, old.names)
 
 
-def _solve(task: Task, solver: Solver, starts: Starts, offset: int) -> Found:
+def _solve(task: Task, solver: Solver, starts: Starts, offset: int, patient: bool) -> Found:
     # a curve on which the metric is not finite is no start
     line = straight(task.a, task.b, starts.points.shape[1] - 1)
     points = np.where(np.isfinite(starts.length)[:, None, None], starts.points, line)
@@ -174,7 +174,7 @@ def _solve(task: Task, solver: Solver, starts: Starts, offset: int) -> Found:
         return padded(measure_batch, task.metric, rows)
 
     if is_adaptive(solver):
-        curve, measured = climb(solver, task.problem, points, starts.segments, measure)
+        curve, measured = climb(solver, task.problem, measure, points, starts.segments, patient)
     else:
         everyone = np.arange(len(points))
         curve = solve_padded(solver, task.problem, everyone, points)

@@ -58,7 +58,9 @@ def _on_equal_steps(
     q: int, o: int, pinned_first: tuple[int, ...], pinned_last: bool, N: int
 ) -> np.ndarray:
     """The same for a q-times integrated Wiener process on N nodes with steps of length 1."""
-    with jax.ensure_compile_time_eval():
+
+    @jax.jit  # compiled as one program, also while another one is being traced
+    def variances() -> Array:
         one = jnp.array(1.0)
         nodes, scale = jnp.arange(N, dtype=float), jnp.ones(N - 1)
         chain = Chain(WienerPrior(q), nodes, one, scale, o, pinned_first, pinned_last)
@@ -68,7 +70,9 @@ def _on_equal_steps(
         reach = reach_through(at.E, given, jnp.arange(N - 1), bridge, o)
         variance = jnp.einsum("tbk,tkl,tbl->t", reach.later, given.cov[1:], reach.later)
         variance += jnp.sum(reach.own**2, axis=(1, 2)) + bridge.cov[:, o, o]
-        return np.asarray(chain.factors[o] ** 2 * variance)
+        return chain.factors[o] ** 2 * variance
+
+    return np.asarray(variances.lower().compile()())
 
 
 def local_scale(chain: Chain, squares: Float[Array, " n-1"]) -> Float[Array, " n-1"]:
