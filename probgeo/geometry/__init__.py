@@ -10,8 +10,8 @@ from probgeo.geometry.equation import (
     printed_acceleration,
 )
 from probgeo.geometry.geodesic import Geodesic
+from probgeo.geometry.length import ScalarGaussian
 from probgeo.geometry.manifold import Manifold
-from probgeo.geometry.scalar import ScalarGaussian
 
 __all__ = [
     "Geodesic",

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from probgeo._checks import as_float_array
 from probgeo.gaussian import Gaussian
-from probgeo.geometry.batches import chunks, padded
 from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.polyline import resized
+from probgeo.geometry.rows import chunks, padded
 from probgeo.ode.curve import Curve
 
 GUESS_POINTS = 33  # at which a curve that serves as a guess is looked at

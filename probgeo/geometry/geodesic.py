@@ -11,8 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from probgeo._checks import as_whole_number
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.equation import Metric
-from probgeo.geometry.length import Measured, direction, draw_measures
-from probgeo.geometry.scalar import ScalarGaussian
+from probgeo.geometry.length import Measured, ScalarGaussian, direction, draw_measures
 from probgeo.ode.curve import OK, SOURCES, Curve, Posterior, Source
 
 Method = Literal["linearised", "sampled"]

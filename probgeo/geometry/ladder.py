@@ -6,19 +6,30 @@ of a few sizes do, for batches of a few sizes, and the first call is over ten ti
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import equinox as eqx
+import jax
 import numpy as np
 
-from probgeo.geometry.batches import filled, replace_rows
-from probgeo.geometry.joining import Rows, as_rows, replaced, take
 from probgeo.geometry.polyline import resized
-from probgeo.ode.curve import OK, OUT_OF_SWEEPS, TOO_COARSE
+from probgeo.geometry.rows import (
+    Rows,
+    chunks,
+    curve_rows,
+    filled,
+    join_curves,
+    replace_curves,
+    replace_rows,
+    take,
+)
+from probgeo.ode.curve import OK, TOO_COARSE
 from probgeo.ode.markov import Markov
 from probgeo.ode.problem import Problem
 
-RUNGS = (32, 80, 200, 512, 1280)  # numbers of nodes
+RUNGS = (40, 160, 640)  # numbers of nodes: few, for each is compiled
+AT_ONCE = (64, 16, 4)  # members solved at a time on each: one program a rung
 SWEEPS = 6  # from a good start fewer do, and a bad one is better mended than followed
 NODES_A_SEGMENT = 0.75  # of a start that is fine enough: what a first mesh needs
 SAFETY = 1.1
@@ -29,6 +40,9 @@ class Quality(Protocol):
 
     error: Any
     extent: Any
+
+
+Measure = Callable[[Rows, np.ndarray, int], Any]
 
 
 def is_adaptive(solver: Any) -> bool:
@@ -47,7 +61,7 @@ def on_mesh(solver: Markov, size: int, sweeps: int) -> Markov:
 def climb(
     solver: Any,
     problem: Problem,
-    measure: Callable[[Rows, np.ndarray], Any],
+    measure: Measure,
     points: np.ndarray | None = None,
     segments: np.ndarray | None = None,
     patient: bool = False,
@@ -56,38 +70,42 @@ def climb(
 
     Parameters
     ----------
-    measure : function (rows, members) -> Quality
+    measure : function (rows, members, least) -> Quality
+        `least` is the size of batches.
     points : array (B, T, D), optional
         First curves of a boundary value problem.
     segments : array (B,), optional
         How many it takes to resolve each.
     patient : bool
-        Whether to go on with all sweeps, and on finer meshes, where the solver does not converge.
+        Whether to go on with finer meshes where the solver does not converge.
     """
     rungs = [n for n in RUNGS if n <= solver.max_points] or [solver.max_points]
     count = len(problem.values)
     wanted = np.zeros(count) if segments is None else NODES_A_SEGMENT * segments
     # number of the rung on which a member is tried next
     due = np.minimum(np.searchsorted(rungs, wanted), len(rungs) - 1)
+    everyone = len(filled(np.arange(count)))
     evaluations = np.zeros(count, dtype=int)
     curve: Rows = None
     for k, size in enumerate(rungs):
         here = np.flatnonzero(due == k)
         if not here.size:
             continue
-        sweeps = solver.sweeps if patient else min(SWEEPS, solver.sweeps)
-        guess = None if points is None else points[here]
-        new = solve_padded(on_mesh(solver, size, sweeps), problem, here, guess)
+        fixed = on_mesh(solver, size, min(SWEEPS, solver.sweeps))
+        most = min(AT_ONCE[min(k, len(AT_ONCE) - 1)], everyone)
+        solve = partial(_solve_part, fixed, problem, points, measure, most)
+        parts = [solve(here[part]) for part in chunks(len(here), most)]
+        new = join_curves([rows for rows, _ in parts])
+        found = jax.tree.map(lambda *x: np.concatenate(x), *(found for _, found in parts))
         evaluations[here] += new.n_evaluations
-        found = measure(new, here)
         allowed = float(solver.atol) + float(solver.rtol) * found.extent
         excess = np.asarray(found.error) / np.maximum(allowed, 1e-300)
         solved = new.status == OK
-        going = solved | ((new.status == OUT_OF_SWEEPS) & patient)
-        due[here] = np.where(going, _next_rung(rungs, k, solver.prior.q, excess), -1)
+        step = _next_rung(rungs, k, solver.prior.q, np.where(solved, excess, np.inf))
+        due[here] = np.where(solved | patient, step, -1)
         new.status[solved & (excess > 1.0)] = TOO_COARSE
         if points is not None:
-            usable = going & np.isfinite(found.points).all(axis=(1, 2))
+            usable = solved & np.isfinite(found.points).all(axis=(1, 2))
             points = resized(points, found.points.shape[1])
             points[here[usable]] = found.points[usable]
         if curve is None:  # rows of others are filled in later
@@ -95,7 +113,7 @@ def climb(
             rows[here] = np.arange(len(here))
             curve, measured = take((new, found), rows)
         else:
-            curve = replaced(curve, here, new)
+            curve = replace_curves(curve, here, new)
             measured = replace_rows(measured, here, found)
     return eqx.tree_at(lambda c: c.n_evaluations, curve, evaluations), measured
 
@@ -104,15 +122,34 @@ def _next_rung(rungs: list[int], k: int, order: int, excess: np.ndarray) -> np.n
     """Where to go from rung k for errors `excess` times too large; -1 if nowhere."""
     safe = np.maximum(np.nan_to_num(excess, nan=np.inf), 1e-300)
     step = np.searchsorted(rungs, rungs[k] * SAFETY * safe ** (1.0 / order))
-    step = np.where(excess <= 1.0, -1, np.clip(step, k + 1, k + 2))
+    # in an error of unknown size there is no telling how much finer it has to be
+    furthest = np.where(np.isfinite(excess), k + 2, k + 1)
+    step = np.where(excess <= 1.0, -1, np.clip(step, k + 1, furthest))
     return np.where(step >= len(rungs), -1, step)
 
 
+def _solve_part(
+    solver: Any,
+    problem: Problem,
+    points: np.ndarray | None,
+    measure: Measure,
+    size: int,
+    index: np.ndarray,
+) -> tuple[Rows, Any]:
+    guess = None if points is None else points[index]
+    rows = solve_padded(solver, problem, index, guess, size)
+    return rows, measure(rows, index, size)
+
+
 def solve_padded(
-    solver: Any, problem: Problem, index: np.ndarray, points: np.ndarray | None = None
+    solver: Any,
+    problem: Problem,
+    index: np.ndarray,
+    points: np.ndarray | None = None,
+    least: int = 1,
 ) -> Rows:
     """Some members of a batch, filled up to one of a few sizes."""
-    fill = filled(np.arange(len(index)))
+    fill = filled(np.arange(len(index)), least)
     guess = None if points is None else points[fill]
     curve = solver.solve(problem.members(index[fill]), guess)
-    return take(as_rows(curve), np.arange(len(index)))
+    return take(curve_rows(curve), np.arange(len(index)))

@@ -16,13 +16,45 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from probgeo.gaussian import Gaussian
 from probgeo.geometry.equation import Metric
 from probgeo.ode.curve import Posterior
 
-GAUSS = 4  # points between two nodes at which the length is integrated
-GAUSS_SPREAD = 2  # and its uncertainty
+GAUSS = 3  # points between two nodes at which the length and its uncertainty are integrated
 POINTS = 65  # that are kept of every curve
 DRAWS_AT_ONCE = 16
+
+
+class ScalarGaussian(Gaussian):
+    """N(mean, variance) over numbers, mean and variance (...): no axis of dimensions.
+
+    Examples
+    --------
+    >>> length = ScalarGaussian.unchecked(jnp.array(2.0), jnp.array(0.04))
+    >>> float(length.mean), float(length.std)
+    (2.0, 0.2)
+    """
+
+    @classmethod
+    def unchecked(cls, mean: Array, cov: Array) -> "ScalarGaussian":
+        gaussian = object.__new__(cls)
+        object.__setattr__(gaussian, "mean", mean)
+        object.__setattr__(gaussian, "cov", cov)
+        return gaussian
+
+    @property
+    def std(self) -> Float[Array, "*batch"]:
+        """Standard deviation."""
+        return jnp.sqrt(jnp.maximum(self.cov, 0.0))
+
+    def sample(self, seed: int, n: int) -> Float[Array, "n *batch"]:
+        """`n` independent draws, the same for the same seed."""
+        noise = jax.random.normal(jax.random.key(seed), (n, *self.mean.shape))
+        return self.mean + self.std * noise
+
+    def __repr__(self) -> str:
+        batch = f"batch={self.mean.shape}" if self.mean.ndim else ""
+        return f"ScalarGaussian({batch})"
 
 
 class Measured(NamedTuple):
@@ -63,19 +95,20 @@ def speeds(metric: Metric, c: Float[Array, "t d"], dc: Float[Array, "t d"]) -> F
 def measure_curve(metric: Metric, posterior: Posterior, nodes: Float[Array, " n"]) -> Measured:
     """Length of one posterior over curves on [0, 1], by linearisation, and its largest error."""
     times, weights = gauss_rule(nodes, GAUSS)
-    along = speeds(metric, posterior.mean(times, 0), posterior.mean(times, 1))
+    everywhere = jnp.concatenate([times, jnp.linspace(0.0, 1.0, POINTS)])
+    c, dc = posterior.mean(everywhere, 0), posterior.mean(everywhere, 1)
+    points = c[times.size :] - c[times.size]
+    along = speeds(metric, c[: times.size], dc[: times.size])
     length, energy = jnp.sum(weights * along), jnp.sum(weights * along**2)
     round_off = (16.0 * jnp.finfo(float).eps * length) ** 2
-    points = posterior.mean(jnp.linspace(0.0, 1.0, POINTS), 0)
-    points = points - points[0]
-    times, weights = gauss_rule(nodes, GAUSS_SPREAD)
-    excess = expected_excess(metric, posterior, times, weights)
+    excess = expected_excess(metric, posterior, times, weights, c[: times.size], dc[: times.size])
     spread = posterior.marginal(times, 0, "numerical")
+    ends = np.array([times.size, -1])
     return Measured(
         length=length,
         energy=energy,
         numerical=excess**2 + round_off,
-        boundary=first_variation(metric, posterior),
+        boundary=first_variation(metric, posterior, c[ends], dc[ends]),
         error=2.0 * jnp.sqrt(jnp.max(jnp.trace(spread, axis1=1, axis2=2))),
         extent=jnp.sqrt(jnp.max(jnp.sum(points**2, axis=-1))),
         points=points,
@@ -83,14 +116,13 @@ def measure_curve(metric: Metric, posterior: Posterior, nodes: Float[Array, " n"
 
 
 def expected_excess(
-    metric: Metric, posterior: Posterior, times: Float[Array, " t"], weights: Float[Array, " t"]
+    metric: Metric, posterior: Posterior, times: Array, weights: Array, c: Array, dc: Array
 ) -> Float[Array, ""]:
     """beta: by how much draws are longer than the mean curve, from the numerical error alone.
 
     1/2 of the integral of |delta'|^2 across the curve, over the speed. Curvature is left out: it
     matters for slow errors only, and errors are mostly fast.
     """
-    c, dc = posterior.mean(times, 0), posterior.mean(times, 1)
     cov = posterior.marginal(times, 1, "numerical")
 
     def one(x: Array, v: Array, cov: Array) -> Array:
@@ -103,11 +135,11 @@ def expected_excess(
     return jnp.sum(weights * jax.vmap(one)(c, dc, cov))
 
 
-def first_variation(metric: Metric, posterior: Posterior) -> Float[Array, ""]:
+def first_variation(
+    metric: Metric, posterior: Posterior, c: Float[Array, "2 d"], dc: Float[Array, "2 d"]
+) -> Float[Array, ""]:
     """Variance of the length from uncertain ends."""
-    ends = jnp.array([0.0, 1.0])
-    c, dc = posterior.mean(ends, 0), posterior.mean(ends, 1)
-    cov = posterior.marginal(ends, 0, "boundary")
+    cov = posterior.marginal(jnp.array([0.0, 1.0]), 0, "boundary")
     lowered = jax.vmap(metric.apply)(c, dc)
     square = jnp.sum(lowered * dc, axis=-1)
     variances = jnp.einsum("ti,tij,tj->t", lowered, cov, lowered)
@@ -165,7 +197,7 @@ def reach_batch(metric: Any, rows: tuple[Posterior, Array]) -> Reach:
     """How far curves go, and how uncertain they are."""
 
     def one(posterior: Posterior, nodes: Array) -> Reach:
-        times, _ = gauss_rule(nodes, GAUSS_SPREAD)
+        times, _ = gauss_rule(nodes, GAUSS)
         away = posterior.mean(times, 0) - posterior.mean(jnp.zeros(1), 0)
         spread = posterior.marginal(times, 0, "numerical")
         return Reach(

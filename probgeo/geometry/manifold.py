@@ -19,17 +19,15 @@ from probgeo.geometry.arguments import (
     where_positive,
     with_spread,
 )
-from probgeo.geometry.batches import chunks, padded
 from probgeo.geometry.check import MetricReport, check_metric
 from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.fields import GeodesicField, TransportField
 from probgeo.geometry.geodesic import NO_METRIC, Geodesic, Method, check_method
 from probgeo.geometry.initial import Start, default_start
-from probgeo.geometry.joining import concatenated
 from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
-from probgeo.geometry.length import Reach, reach_batch
+from probgeo.geometry.length import Reach, ScalarGaussian, reach_batch
 from probgeo.geometry.results import as_curve, progress_bar, spread_out, warn
-from probgeo.geometry.scalar import ScalarGaussian
+from probgeo.geometry.rows import chunks, join_curves, padded
 from probgeo.geometry.search import Task, search
 from probgeo.ode.curve import Curve, Source
 from probgeo.ode.markov import Markov
@@ -200,7 +198,7 @@ class Manifold(eqx.Module):
                 part = problem if len(k) == len(index) else problem.members(k)
                 parts.append(_shoot(solver, part))
                 bar.update(len(k))
-        rows = spread_out(concatenated(parts), usable)
+        rows = spread_out(join_curves(parts), usable)
         curve = as_curve(rows, first, usable, shape[:-1])
         warn(curve, "exponential maps")
         return curve
@@ -263,7 +261,7 @@ class Manifold(eqx.Module):
         won = [np.array([number[n] for n in local])[found.won] for found, local in parts]
         rest = [(found.measured._replace(points=found.won), found.flag) for found, _ in parts]
         measured, flag = jax.tree.map(lambda *x: np.concatenate(x), *rest)
-        rows = spread_out(concatenated([found.curve for found, _ in parts]), usable)
+        rows = spread_out(join_curves([found.curve for found, _ in parts]), usable)
         measured, flag, won = spread_out((measured, flag, np.concatenate(won)), usable)
         flag = np.where(usable, flag, NO_METRIC)
         curve = as_curve(rows, origin, usable, batch)
@@ -284,8 +282,8 @@ def _shoot(solver: Solver, problem: Problem) -> Any:
     if not is_adaptive(solver):
         return solve_padded(solver, problem, np.arange(len(problem.values)))
 
-    def measure(rows: Any, members: np.ndarray) -> Reach:
-        return padded(reach_batch, None, (rows.posterior, rows.nodes))
+    def measure(rows: Any, members: np.ndarray, least: int) -> Reach:
+        return padded(reach_batch, None, (rows.posterior, rows.nodes), least=least)
 
     return climb(solver, problem, measure, patient=True)[0]
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from probgeo.geometry.batches import padded, replace_rows
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.geodesic import (
     FINE,
@@ -26,10 +25,10 @@ from probgeo.geometry.initial import (
 from probgeo.geometry.initial.base import measured as measured_starts
 from probgeo.geometry.initial.descent import descend_quadratically, resolve
 from probgeo.geometry.initial.multistart import equally_fine
-from probgeo.geometry.joining import Rows, replaced
 from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
 from probgeo.geometry.length import Measured, measure_batch
 from probgeo.geometry.polyline import doubled, straight
+from probgeo.geometry.rows import Rows, padded, replace_curves, replace_rows
 from probgeo.ode.curve import OK
 from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver
@@ -169,9 +168,9 @@ def _solve(task: Task, solver: Solver, starts: Starts, offset: int, patient: boo
     points = np.where(np.isfinite(starts.length)[:, None, None], starts.points, line)
     points = points - task.a[:, None]
 
-    def measure(curve: Rows, members: np.ndarray) -> Measured:
+    def measure(curve: Rows, members: np.ndarray, least: int = 1) -> Measured:
         rows = (Shifted(curve.posterior, task.a[members]), curve.nodes)
-        return padded(measure_batch, task.metric, rows)
+        return padded(measure_batch, task.metric, rows, least=least)
 
     if is_adaptive(solver):
         curve, measured = climb(solver, task.problem, measure, points, starts.segments, patient)
@@ -194,7 +193,7 @@ def _shorter(old: Found, index: np.ndarray, new: Found) -> Found:
         return old
     at = index[take]
     picked = Found(*(_rows(x, take) for x in new))
-    curve = replaced(old.curve, at, picked.curve)
+    curve = replace_curves(old.curve, at, picked.curve)
     rest = replace_rows(tuple(old[1:]), at, tuple(picked[1:]))
     return Found(curve, *rest)
 

@@ -84,3 +84,14 @@ def largest_intermediate(function, *arguments):
                     yield from sizes(inner.jaxpr)
 
     return max(sizes(jax.make_jaxpr(function)(*arguments).jaxpr))
+
+
+def calibration(error, cov):
+    """Coverage at two standard deviations, and normalised squared error (ANEES).
+
+    error (..., D), cov (..., D, D). Both are means, over members and coordinates.
+    """
+    error, cov = np.asarray(error), np.asarray(cov)
+    std = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
+    squares = np.einsum("...i,...ij,...j->...", error, np.linalg.pinv(cov, hermitian=True), error)
+    return np.mean(np.abs(error) <= 2.0 * std), np.mean(squares) / error.shape[-1]

@@ -6,9 +6,9 @@ import equinox as eqx
 import numpy as np
 
 from probgeo._checks import as_whole_number
-from probgeo.geometry.batches import padded
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.polyline import measure, straight
+from probgeo.geometry.rows import padded
 
 
 class Starts(NamedTuple):

@@ -21,13 +21,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_positive, as_whole_number
-from probgeo.geometry.batches import padded, replace_rows
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.initial import newton
 from probgeo.geometry.initial.base import Start, Starts, measured
 from probgeo.geometry.polyline import coarseness, doubled, straight
+from probgeo.geometry.rows import filled, padded, replace_rows
 
 STEPS_A_ROUND = 5
+SHRINKING = 4  # batches get smaller by this at most: every size is compiled
 SMALLEST_STEP = 1e-3
 SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
 UNRESOLVED = 0.01  # relative gap between energies of polygon and smooth curve that asks for more
@@ -117,13 +118,14 @@ def _in_rounds(
 ) -> np.ndarray:
     """Steps for all, then for those that have not arrived, and so on: none waits for the others."""
     left = np.arange(len(states.x))
+    least = len(filled(left)) // SHRINKING
     for _ in range(0, steps, STEPS_A_ROUND):
         going = states.promise[left] > tolerance * states.energy[left]  # false for NaN
         left = left[going & ~_stuck(states)[left]]
         if not left.size:
             break
         rows = jax.tree.map(lambda x, k=left: x[k], states)
-        moved = padded(advance, metric, rows, jnp.array(STEPS_A_ROUND))
+        moved = padded(advance, metric, rows, jnp.array(STEPS_A_ROUND), least=least)
         states = replace_rows(states, left, moved)
     return states.x
 

@@ -12,12 +12,12 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from probgeo._checks import as_whole_number
-from probgeo.geometry.batches import chunks, padded
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.initial.base import Start, Starts
 from probgeo.geometry.initial.descent import EnergyDescent
 from probgeo.geometry.inputs import as_points
 from probgeo.geometry.polyline import resampled
+from probgeo.geometry.rows import chunks, padded
 
 POINTS_AN_EDGE = 8
 EDGES_AT_ONCE = 1024

@@ -1,0 +1,40 @@
+"""The shortest curves that can be found with patience, to hold geodesics against.
+
+None of this uses an ODE: polygons of many segments are brought to their least energy, from the
+straight line, from paths over all of the data, and from the minima of smoother metrics. The lengths
+are those of curves from a to b, so each of them is an upper bound of the distance.
+"""
+
+import numpy as np
+
+from probgeo import initial
+from probgeo.geometry.initial.descent import descend, descend_quadratically
+from probgeo.geometry.polyline import measure, straight
+from probgeo.geometry.rows import padded
+
+SEGMENTS = 128
+FACTORS = (0.003, 0.03, 0.1, 0.2, 0.4, 0.7)  # of the sharpness
+CONTROL_STEPS, NEWTON_STEPS = 60, 60
+
+
+def lowered(metric, points, steps=CONTROL_STEPS):
+    """Polygons at (nearly) the least energy that can be reached from the given ones."""
+    points = descend(metric, points, steps, 1e-6)
+    return descend_quadratically(metric, points, NEWTON_STEPS, 1e-9)
+
+
+def candidates(metric, data, a, b):
+    """Curves (B, T + 1, D) from a to b, by the name of where they started."""
+    line = straight(a, b, SEGMENTS)
+    graph = initial.DataGraph(data, 10, initial.EnergyDescent(segments=SEGMENTS))
+    smooth = line
+    for factor in FACTORS:
+        smooth = lowered(metric.with_rho(factor * metric.rho), smooth, 20)
+    starts = {"line": line, "graph over the data": graph.paths(metric, a, b), "smooth": smooth}
+    return {name: lowered(metric, points) for name, points in starts.items()}
+
+
+def shortest_lengths(metric, data, a, b):
+    """The lengths (B,) of the shortest of these curves."""
+    found = [padded(measure, metric, x)[1] for x in candidates(metric, data, a, b).values()]
+    return np.min(np.where(np.isfinite(found), found, np.inf), axis=0)
