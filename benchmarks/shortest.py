@@ -13,28 +13,28 @@ from probgeo.geometry.polyline import measure, straight
 from probgeo.geometry.rows import padded
 
 SEGMENTS = 128
-FACTORS = (0.003, 0.03, 0.1, 0.2, 0.4, 0.7)  # of the sharpness
-CONTROL_STEPS, NEWTON_STEPS = 60, 60
+FACTORS = (0.01, 0.1, 0.4)  # of the sharpness
 
 
-def lowered(metric, points, steps=CONTROL_STEPS):
+def lowered(metric, points, steps, tolerance):
     """Polygons at (nearly) the least energy that can be reached from the given ones."""
-    points = descend(metric, points, steps, 1e-6)
-    return descend_quadratically(metric, points, NEWTON_STEPS, 1e-9)
+    points = descend(metric, points, steps, tolerance)
+    return descend_quadratically(metric, points, steps, tolerance)
 
 
 def candidates(metric, data, a, b):
-    """Curves (B, T + 1, D) from a to b, by the name of where they started."""
+    """Curves (S, B, T + 1, D) from a to b: from the line, the data, and smoother metrics."""
     line = straight(a, b, SEGMENTS)
     graph = initial.DataGraph(data, 10, initial.EnergyDescent(segments=SEGMENTS))
     smooth = line
     for factor in FACTORS:
-        smooth = lowered(metric.with_rho(factor * metric.rho), smooth, 20)
-    starts = {"line": line, "graph over the data": graph.paths(metric, a, b), "smooth": smooth}
-    return {name: lowered(metric, points) for name, points in starts.items()}
+        smooth = lowered(metric.with_rho(factor * metric.rho), smooth, 10, 1e-3)
+    starts = np.stack([line, graph.paths(metric, a, b), smooth])
+    found = lowered(metric, starts.reshape(-1, *line.shape[1:]), 40, 1e-7)
+    return found.reshape(starts.shape)
 
 
 def shortest_lengths(metric, data, a, b):
     """The lengths (B,) of the shortest of these curves."""
-    found = [padded(measure, metric, x)[1] for x in candidates(metric, data, a, b).values()]
+    found = [padded(measure, metric, x)[1] for x in candidates(metric, data, a, b)]
     return np.min(np.where(np.isfinite(found), found, np.inf), axis=0)

@@ -24,7 +24,7 @@ from probgeo.geometry.initial import (
 )
 from probgeo.geometry.initial.base import measured as measured_starts
 from probgeo.geometry.initial.descent import descend_quadratically, resolve
-from probgeo.geometry.initial.multistart import equally_fine
+from probgeo.geometry.initial.multistart import equally_fine, vertices_of
 from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
 from probgeo.geometry.length import Measured, measure_batch
 from probgeo.geometry.polyline import doubled, straight
@@ -109,8 +109,7 @@ def _candidates(metric: Metric, start: Start, guess: np.ndarray | None) -> Itera
     yield _from(descent)
     if hasattr(metric, "with_rho"):
         yield _from(Continuation(descent=descent))
-    if hasattr(metric, "centers"):
-        yield _from(DataGraph(metric.centers, descent=descent))
+        yield _from(DataGraph(vertices_of(metric)[0], descent=descent))
 
 
 def _from(start: Start) -> Candidate:

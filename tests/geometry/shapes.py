@@ -36,6 +36,12 @@ def swiss_roll(rng, n=300):
 PLANE = {"half circle": half_circle, "spiral": spiral, "two moons": two_moons, "ring": ring}
 
 
+def in_space(make, rng):
+    """A plane shape with a third coordinate that is noise, so that all have three dimensions."""
+    plane = make(rng)
+    return np.concatenate([plane, 0.05 * rng.normal(size=(len(plane), 1))], axis=1)
+
+
 def random_pairs(rng, data, count):
     i, j = rng.integers(len(data), size=(2, count))
     return data[i], data[j]

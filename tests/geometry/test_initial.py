@@ -1,5 +1,6 @@
 """First curves: what energy descent finds, and which start is kept."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -87,17 +88,15 @@ class TestNewton:
         x = straight(A, B, 4)[1]
         x[1:-1] += 0.1 * np.random.default_rng(1).normal(size=(3, 2))
         metric = learned()
-        H = hessian(metric, jnp.asarray(x))
+        H = jax.jit(hessian)(metric, jnp.asarray(x))
 
         def energy(inner):
             points = jnp.concatenate([x[:1], inner.reshape(3, 2), x[-1:]])
             return discrete_energy(metric, points) / 4.0
 
-        import jax
-
         inner = jnp.asarray(x[1:-1].reshape(-1))
         np.testing.assert_allclose(
-            H.gradient.reshape(-1), jax.grad(energy)(inner), rtol=1e-9, atol=1e-12
+            H.gradient.reshape(-1), jax.jit(jax.grad(energy))(inner), rtol=1e-9, atol=1e-12
         )
         dense = np.zeros((3, 2, 3, 2))
         for k in range(3):
@@ -105,7 +104,7 @@ class TestNewton:
             if k < 2:
                 dense[k, :, k + 1], dense[k + 1, :, k] = H.upper[k], H.upper[k].T
         np.testing.assert_allclose(
-            dense.reshape(6, 6), jax.hessian(energy)(inner), rtol=1e-8, atol=1e-9
+            dense.reshape(6, 6), jax.jit(jax.hessian(energy))(inner), rtol=1e-8, atol=1e-9
         )
 
     def test_block_elimination(self):

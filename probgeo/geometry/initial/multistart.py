@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import qmc
 
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.initial.base import Start, Starts
@@ -11,6 +12,10 @@ from probgeo.geometry.initial.continuation import Continuation
 from probgeo.geometry.initial.descent import EnergyDescent
 from probgeo.geometry.initial.graph import DataGraph
 from probgeo.geometry.polyline import doubled
+
+NEIGHBOURS = 12
+MOST_AXES = 8  # principal axes of a tensor, long ones first, along which vertices are put
+BOX_POINTS, LARGEST_BOX = 1500, 3  # vertices all over the place, and dimensions where that helps
 
 
 class MultiStart(Start):
@@ -63,8 +68,26 @@ def default_start(metric: Any) -> Start:
     """What `Manifold` uses: energy descent, and for local metrics the others too.
 
     Where tensors change quickly the energy has many local minima: straight lines, smooth metrics
-    and paths over the centres lead to different ones, and the lowest is kept.
+    and paths over different graphs lead to different ones, and the lowest is kept.
     """
-    if hasattr(metric, "with_rho") and hasattr(metric, "centers"):
-        return MultiStart([EnergyDescent(), Continuation(), DataGraph(metric.centers)])
-    return EnergyDescent()
+    if not (hasattr(metric, "with_rho") and hasattr(metric, "centers")):
+        return EnergyDescent()
+    graphs = [DataGraph(points, NEIGHBOURS) for points in vertices_of(metric)]
+    return MultiStart([EnergyDescent(), Continuation(), *graphs])
+
+
+def vertices_of(metric: Any) -> list[np.ndarray]:
+    """Points (N, D) for graphs: about the centres, and all over the place if D is small."""
+    centers, tensors = np.asarray(metric.centers), np.asarray(metric.tensors)
+    if tensors.ndim == 2:
+        tensors = np.eye(tensors.shape[1]) * tensors[:, :, None]
+    eigenvalues, axes = np.linalg.eigh(tensors)
+    steps = (axes / np.sqrt(eigenvalues)[:, None, :]).swapaxes(1, 2)[:, :MOST_AXES]
+    about = [centers[:, None] + r * steps for r in (-2.0, -1.0, 1.0, 2.0)]
+    dimension = centers.shape[1]
+    found = [np.concatenate([centers, *(x.reshape(-1, dimension) for x in about)])]
+    if dimension <= LARGEST_BOX:
+        low, high = found[0].min(axis=0), found[0].max(axis=0)
+        box = qmc.Halton(dimension, scramble=False).random(BOX_POINTS)
+        found.append(np.concatenate([centers, low + (high - low) * box]))
+    return found
