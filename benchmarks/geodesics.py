@@ -204,7 +204,8 @@ def robustness_part(quick):
     header = ["shape", "geodesics", "flagged", "within 1 %", "silently wrong"]
     return (
         f"Mixtures of {COMPONENTS_OF_SHAPES} Gaussians, {len(seeds)} seeds, 40 random pairs each, "
-        "in the plane (Swiss roll: in space). Lengths against the best of three independent solutions: polygons of 128 segments brought to their least "
+        "in the plane (Swiss roll: in space). Lengths against the best of three independent "
+        "solutions: polygons of 64 segments brought to their least "
         "energy from the line, from paths over all data, from smoother metrics.\n\n"
         + table(header, rows)
     )

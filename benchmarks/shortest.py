@@ -12,7 +12,7 @@ from probgeo.geometry.initial.descent import descend, descend_quadratically
 from probgeo.geometry.polyline import measure, straight
 from probgeo.geometry.rows import padded
 
-SEGMENTS = 128
+SEGMENTS = 64
 FACTORS = (0.01, 0.1, 0.4)  # of the sharpness
 
 
@@ -23,15 +23,14 @@ def lowered(metric, points, steps, tolerance):
 
 
 def candidates(metric, data, a, b):
-    """Curves (S, B, T + 1, D) from a to b: from the line, the data, and smoother metrics."""
+    """Curves (B, T + 1, D) from a to b: from the line, the data, and smoother metrics."""
     line = straight(a, b, SEGMENTS)
     graph = initial.DataGraph(data, 10, initial.EnergyDescent(segments=SEGMENTS))
     smooth = line
     for factor in FACTORS:
         smooth = lowered(metric.with_rho(factor * metric.rho), smooth, 10, 1e-3)
-    starts = np.stack([line, graph.paths(metric, a, b), smooth])
-    found = lowered(metric, starts.reshape(-1, *line.shape[1:]), 40, 1e-7)
-    return found.reshape(starts.shape)
+    starts = line, graph.paths(metric, a, b), smooth
+    return [lowered(metric, points, 30, 1e-6) for points in starts]
 
 
 def shortest_lengths(metric, data, a, b):

@@ -1,4 +1,4 @@
-"""Boundary value problems on meshes of a few sizes, each twice as fine as the one before.
+"""Geodesics on meshes of a few sizes, each four times as fine as the one before.
 
 `solvers.Markov` can find a mesh for every curve, and compiles a program for every size of mesh and
 batch that it meets on the way. Geodesics come in crowds, and most of them are smooth: equal steps
@@ -77,7 +77,8 @@ def climb(
     segments : array (B,), optional
         How many it takes to resolve each.
     patient : bool
-        Whether to go on with finer meshes where the solver does not converge.
+        Whether to go on with finer meshes, and more sweeps on the finest, where the solver does
+        not converge.
     """
     rungs = [n for n in RUNGS if n <= solver.max_points] or [solver.max_points]
     count = len(problem.values)
@@ -91,7 +92,8 @@ def climb(
         here = np.flatnonzero(due == k)
         if not here.size:
             continue
-        fixed = on_mesh(solver, size, min(SWEEPS, solver.sweeps))
+        last = patient and size == rungs[-1]
+        fixed = on_mesh(solver, size, solver.sweeps if last else min(SWEEPS, solver.sweeps))
         most = min(AT_ONCE[min(k, len(AT_ONCE) - 1)], everyone)
         solve = partial(_solve_part, fixed, problem, points, measure, most)
         parts = [solve(here[part]) for part in chunks(len(here), most)]

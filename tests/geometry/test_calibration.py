@@ -9,7 +9,7 @@ from tests.geometry import shapes
 from tests.geometry.reference import calibration
 
 TIMES = np.array([0.13, 0.37, 0.5, 0.71, 0.94])
-COMPONENTS, PAIRS = 16, 40
+COMPONENTS, PAIRS = 8, 40
 
 
 def tight(metric, geodesic, a, b):

@@ -189,7 +189,7 @@ class EnergyDescent(Start):
     steps: int = eqx.field(static=True)
     tolerance: float = eqx.field(static=True)
 
-    def __init__(self, segments: int = 16, steps: int = 200, tolerance: float = 1e-3) -> None:
+    def __init__(self, segments: int = 16, steps: int = 40, tolerance: float = 1e-3) -> None:
         self.segments = as_whole_number("segments", segments, 2)
         self.steps = as_whole_number("steps", steps, 1)
         self.tolerance = float(as_positive("tolerance", tolerance))
