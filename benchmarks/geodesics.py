@@ -259,7 +259,7 @@ def calibration_part(quick):
     header = ["metric", "solver", "compared", "position", "length", "logarithm"]
     return (
         "Coverage at two standard deviations, and normalised squared error (ANEES), against "
-        "`solve_bvp` at 1e-9 started from our curve. Members that are flagged, or for which "
+        "`solve_bvp` at 1e-7 started from our curve. Members that are flagged, or for which "
         "SciPy does not get there, are left out.\n\n" + table(header, rows)
     )
 

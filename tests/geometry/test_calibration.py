@@ -18,7 +18,7 @@ def tight(metric, geodesic, a, b):
     x, v = (np.asarray(geodesic.mean(t, d)).transpose(0, 2, 1) for d in (0, 1))
     plain = NumpyMetric(metric)
     found = [
-        by_solve_bvp(plain, a[k], b[k], 1e-9, guess=(t, x[k], v[k]), max_nodes=4000)
+        by_solve_bvp(plain, a[k], b[k], 1e-7, guess=(t, x[k], v[k]), max_nodes=20000)
         for k in range(len(a))
     ]
     good = np.array([f.status == 0 for f in found])

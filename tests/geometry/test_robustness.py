@@ -66,5 +66,6 @@ class TestLearnedMetrics:
         """What is not flagged is a geodesic, and not longer than the line."""
         _, good, over_line, residual = found
         assert np.all(over_line[good] <= 1.0 + 1e-4)
-        assert residual[good].max() < 0.02
+        # of order one where a curve is no geodesic
+        assert residual[good].max() < 0.1
         assert np.mean(good) >= 0.97

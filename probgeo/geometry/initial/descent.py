@@ -35,6 +35,7 @@ UNRESOLVED = 0.01  # relative gap between energies of polygon and smooth curve t
 DOUBLINGS = 2  # of the number of segments at a time: few sizes are compiled
 GROWTH = 4
 RESOLVING_STEPS = 30
+FINISHING_STEPS = 15
 
 
 class Descent(NamedTuple):
@@ -200,5 +201,7 @@ class EnergyDescent(Start):
     def improve(self, metric: Metric, points: np.ndarray, name: str) -> Starts:
         """Descend from given points (B, T + 1, D)."""
         points = descend(metric, points, self.steps, self.tolerance)
+        if newton.is_cheap(points.shape[-1]):  # energies are compared: they should be the least
+            points = descend_quadratically(metric, points, FINISHING_STEPS, self.tolerance)
         points, needed = resolve(metric, points, GROWTH * self.segments, self.tolerance)
         return measured(metric, points, name, needed)
