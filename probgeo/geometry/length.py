@@ -20,7 +20,7 @@ from probgeo.gaussian import Gaussian
 from probgeo.geometry.equation import Metric
 from probgeo.ode.curve import Posterior
 
-GAUSS = 3  # points between two nodes at which the length and its uncertainty are integrated
+GAUSS = 5  # points between two nodes at which the length and its uncertainty are integrated
 POINTS = 65  # that are kept of every curve
 DRAWS_AT_ONCE = 16
 
