@@ -1,4 +1,4 @@
-"""Error bars of positions at default settings, against a fine mesh of higher order."""
+"""Error bars of positions and lengths at default settings, against a fine mesh of higher order."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ TIGHT = solvers.Markov(order=7, n_points=400)
 
 
 @pytest.mark.slow
-def test_positions():
+def test_positions_and_lengths():
     rng = np.random.default_rng(1)
     data = shapes.half_circle(rng)
     metric = metrics.from_mixture(data, COMPONENTS, seed=1)
@@ -25,6 +25,12 @@ def test_positions():
     judged = reference.std.max(axis=(1, 2)) < 0.1 * found.std.max(axis=(1, 2))
     judged = np.asarray(judged & tight.converged & geodesic.converged)
     assert judged.sum() >= PAIRS // 2
-    coverage, anees = calibration((found.mean - reference.mean)[judged], found.cov[judged])
-    assert 0.88 <= coverage <= 0.999
-    assert 0.2 <= anees <= 5.0
+    length = geodesic.length
+    off = (length.mean - tight.length.mean)[:, None]
+    for error, cov in (
+        (found.mean - reference.mean, found.cov),
+        (off, length.cov[:, None, None]),
+    ):
+        coverage, anees = calibration(error[judged], cov[judged])
+        assert 0.88 <= coverage <= 0.999
+        assert 0.2 <= anees <= 5.0
