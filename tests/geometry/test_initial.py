@@ -152,7 +152,7 @@ class TestStarts:
 
     def test_defaults(self):
         assert isinstance(initial.default_start(HALF), initial.EnergyDescent)
-        assert isinstance(initial.default_start(learned()), initial.Annealing)
+        assert isinstance(initial.default_start(learned()), initial.MultiStart)
         with pytest.raises(TypeError, match="starts must be"):
             initial.MultiStart(["line"])
         with pytest.raises(ValueError, match="segments must be"):

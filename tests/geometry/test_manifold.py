@@ -193,7 +193,7 @@ class TestGeodesic:
     def test_is_a_curve_that_knows_how_it_was_found(self, geodesic):
         assert isinstance(geodesic, Geodesic)
         assert geodesic.batch_shape == (4,)
-        known = {"energy descent", "continuation", "graph", "annealing", "polished start"}
+        known = {"energy descent", "continuation", "graph", "polished start"}
         assert set(geodesic.start) <= known
         np.testing.assert_allclose(geodesic.mean(0.0), POINTS[0], atol=1e-12)
         np.testing.assert_allclose(geodesic.mean(1.0), POINTS[1], atol=1e-12)

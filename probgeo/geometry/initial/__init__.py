@@ -8,10 +8,9 @@ from probgeo.geometry.initial.base import Start, Starts, StraightLine
 from probgeo.geometry.initial.continuation import Continuation
 from probgeo.geometry.initial.descent import EnergyDescent
 from probgeo.geometry.initial.graph import DataGraph
-from probgeo.geometry.initial.multistart import Annealing, MultiStart, default_start
+from probgeo.geometry.initial.multistart import MultiStart, default_start
 
 __all__ = [
-    "Annealing",
     "Continuation",
     "DataGraph",
     "EnergyDescent",

@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from scipy.stats import qmc
 
 from probgeo.geometry.equation import Metric
-from probgeo.geometry.initial.base import Start, Starts, measured
+from probgeo.geometry.initial.base import Start, Starts
 from probgeo.geometry.initial.continuation import Continuation
-from probgeo.geometry.initial.descent import EnergyDescent, descend_quadratically
+from probgeo.geometry.initial.descent import EnergyDescent
 from probgeo.geometry.initial.graph import DataGraph
 from probgeo.geometry.polyline import doubled
 
-ANNEALING_STEPS = 20
 NEIGHBOURS = 12
 MOST_AXES = 8  # principal axes of a tensor, long ones first, along which vertices are put
 BOX_POINTS, LARGEST_BOX = 1500, 3  # vertices all over the place, and dimensions where that helps
@@ -33,34 +31,6 @@ class MultiStart(Start):
 
     def start(self, metric: Metric, a: np.ndarray, b: np.ndarray) -> Starts:
         return lowest([start.start(metric, a, b) for start in self.starts])
-
-
-class Annealing(Start):
-    """Another start, let go once on smoother metrics and brought back: out of shallow minima.
-
-    Parameters
-    ----------
-    start : Start
-    factors : sequence of float
-        Of the sharpness, one try each; the lower energy is kept.
-    """
-
-    inner: Start
-    factors: tuple[float, ...] = eqx.field(static=True)
-
-    def __init__(self, start: Start, factors: Sequence[float] = (0.5, 0.2)) -> None:
-        self.inner = start
-        self.factors = tuple(float(f) for f in factors)
-
-    def start(self, metric: Any, a: np.ndarray, b: np.ndarray) -> Starts:
-        best = self.inner.start(metric, a, b)
-        for factor in self.factors:
-            smoother = metric.with_rho(factor * metric.rho)
-            points = descend_quadratically(smoother, best.points, ANNEALING_STEPS, 1e-3)
-            points = descend_quadratically(metric, points, ANNEALING_STEPS, 1e-3)
-            segments = best.segments  # no coarser than what it came from
-            best = lowest([best, measured(metric, points, "annealing", segments)])
-        return best
 
 
 def lowest(found: Sequence[Starts]) -> Starts:
@@ -104,7 +74,7 @@ def default_start(metric: Any) -> Start:
     if not (hasattr(metric, "with_rho") and hasattr(metric, "centers")):
         return EnergyDescent()
     graphs = [DataGraph(points, NEIGHBOURS) for points in vertices_of(metric)]
-    return Annealing(MultiStart([EnergyDescent(), Continuation(), *graphs]))
+    return MultiStart([EnergyDescent(), Continuation(), *graphs])
 
 
 def vertices_of(metric: Any) -> list[np.ndarray]:
