@@ -30,6 +30,8 @@ from probgeo.ode.problem import BOUNDARY, Problem
 
 DIFFERENTIABLE_SWEEPS = 2
 FIRST_SIZE = 16  # nodes of the first mesh
+LARGEST_FIRST = 768  # and of one that follows the steps of a classical solver,
+NODES_A_STEP = 3  # this many each: many more steps are a matter of stability, not of accuracy
 
 
 class Markov(eqx.Module):
@@ -190,8 +192,8 @@ class Markov(eqx.Module):
         if not stiff and not np.all(np.asarray(steps.finished)):
             stiff = True
             steps = steps_of_batch(flat, rtol, stiff)
-        taken = np.asarray(steps.taken)
-        sizes = np.array([min(at_least(max(2 * n, size)), self.max_points) for n in taken])
+        wish = np.minimum(NODES_A_STEP * np.asarray(steps.taken), LARGEST_FIRST)
+        sizes = np.array([min(at_least(max(n, size)), self.max_points) for n in wish])
         tasks = []
         for size in np.unique(sizes):
             k = np.flatnonzero(sizes == size)
