@@ -278,8 +278,8 @@ class TestInitialValueProblems:
 class TestCalibration:
     """On a small linear problem, where everything is cheap to try."""
 
-    @staticmethod
     @pytest.fixture(scope="class")
+    @staticmethod
     def curves():
         def solve(**options):
             solver = solvers.Markov(4, n_points=16, **options)

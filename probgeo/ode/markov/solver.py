@@ -55,8 +55,9 @@ class Markov(eqx.Module):
         Of the Matern prior, as a fraction of the interval.
     linearisation : "first" | "zeroth"
         With or without the Jacobian of f. Without it all dimensions share one covariance, which
-        costs nothing even for large D, but sweeps are plain fixed-point iterations and the error
-        bars do not know how errors grow along the curve.
+        costs nothing even for large D, but error bars of boundary value problems do not know how
+        errors grow along the curve, and f of initial value problems is taken at the states of a
+        classical solver.
     calibration : "defect" | "evidence" | "none"
         Where the scale of the numerical uncertainty comes from: the defect of the ODE half-way
         between the nodes, or the evidence. It never touches the uncertainty of initial and boundary
