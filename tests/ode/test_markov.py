@@ -21,6 +21,7 @@ from problems import (
 
 from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
 from probgeo.ode.kernels import IntegratedWiener, Matern
+from probgeo.ode.markov.calibration import on_equal_steps
 from probgeo.ode.markov.exact import wiener_bridge
 from probgeo.ode.markov.prior import to_derivatives
 from probgeo.ode.markov.sqrt import eliminate, solve_upper
@@ -294,6 +295,16 @@ class TestCalibration:
         spread = np.asarray(curves["defect", True].std(TIMES))
         for curve in curves.values():
             assert np.all(np.abs(np.asarray(curve.mean(TIMES)) - reference) < spread)
+
+    def test_expected_squares_are_the_variances_of_the_posterior(self):
+        """y'' half-way between the nodes, of an ODE whose right hand side does not depend on y."""
+        solver = solvers.Markov(4, n_points=16, calibration="none")
+        curve = solve_bvp(lambda t, y, dy: 0.0 * y, (0.0, 1.0), [0.0], [1.0], solver=solver)
+        nodes = np.asarray(curve.nodes)
+        middle = 0.5 * (nodes[1:] + nodes[:-1])
+        expected = np.asarray(curve.cov(middle, middle, (2, 2)))[:, 0, 0]
+        table = on_equal_steps(4, 2, (0,), True, 16) * (1.0 / 15.0) ** 5
+        np.testing.assert_allclose(table, expected, rtol=1e-9)
 
     def test_a_global_scale_multiplies_the_covariance(self, curves):
         one = np.asarray(curves["none", False].std(TIMES))

@@ -47,7 +47,7 @@ def expected_squares(chain: Chain) -> Float[Array, " n-1"]:
     """
     N, q, o = chain.nodes.size, chain.prior.q, chain.order
     few = min(N, LARGEST_TABLE)
-    table = jnp.asarray(_on_equal_steps(q, o, chain.pinned_first, chain.pinned_last, few))
+    table = jnp.asarray(on_equal_steps(q, o, chain.pinned_first, chain.pinned_last, few))
     # far from the ends nothing depends on their distance
     half = few // 2
     middle = jnp.full(N - few, table[half - 1])
@@ -56,7 +56,7 @@ def expected_squares(chain: Chain) -> Float[Array, " n-1"]:
 
 
 @lru_cache
-def _on_equal_steps(
+def on_equal_steps(
     q: int, o: int, pinned_first: tuple[int, ...], pinned_last: bool, N: int
 ) -> np.ndarray:
     """The same for a q-times integrated Wiener process on N nodes with steps of length 1.
