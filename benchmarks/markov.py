@@ -181,11 +181,10 @@ def ivps(scale: Scale) -> str:
     duels = [ivp_duel(name, scale) for name in scale.ivps]
     rows = [duel.cells(lambda ours, theirs: ours / theirs) for duel in duels]
     return (
-        f"{scale.copies} perturbed initial values in a batch against "
-        "Diffrax's Dopri8, mapped and compiled. Milliseconds for the batch, ours with the smoothed "
-        f"posterior (Pleiades without Jacobians), at a measured error of {IVP_ERROR:g} at the final "
-        f"time (the largest of the first {CHECKED} members, relative to the size of the solution "
-        "there). Columns as above, "
+        f"{scale.copies} perturbed initial values in a batch against Diffrax's Dopri8, mapped and "
+        "compiled. Milliseconds for the batch, ours with the smoothed posterior (Pleiades without "
+        f"Jacobians), at a measured error of {IVP_ERROR:g} at the final time (the largest of the "
+        f"first {CHECKED} members, relative to the size of the solution there). Columns as above, "
         "but here a large ratio is a slow solver, and false successes are those of the first "
         f"{CHECKED} members, along their curves.\n\n"
         f"{table(Duel.header('Dopri8', 'ours / Dopri8'), rows)}\n\n{counted(duels, scale.copies)}"

@@ -3,8 +3,11 @@
 import os
 from pathlib import Path
 
-# the workers of pytest-xdist share the cores; more threads in each would only get in the way
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+# the workers of pytest-xdist share the cores; more threads in each would only get in the way. Tests
+# compile more than they compute: without optimisation that takes half the time
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
+)
 
 import jax
 from hypothesis import HealthCheck, settings
