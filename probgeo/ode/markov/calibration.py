@@ -6,16 +6,18 @@ their noise itself, which varies by orders of magnitude along a graded mesh, but
 the curve over one step, kappa^2 h^(2q).
 """
 
+import math
 from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import pascal, solve_triangular
 
-from probgeo.ode.markov.chain import Chain, Linearisation, backward_conditionals
-from probgeo.ode.markov.posterior import across, bridges, reach_through
-from probgeo.ode.markov.prior import WienerPrior
+from probgeo.ode.markov.chain import Chain
+from probgeo.ode.markov.exact import wiener_bridge, wiener_whitening
+from probgeo.ode.markov.posterior import across, bridges
 from probgeo.ode.markov.regression import Regression
 from probgeo.ode.problem import mean_basis
 
@@ -45,7 +47,7 @@ def expected_squares(chain: Chain) -> Float[Array, " n-1"]:
     """
     N, q, o = chain.nodes.size, chain.prior.q, chain.order
     few = min(N, LARGEST_TABLE)
-    table = jnp.asarray(_on_equal_steps(q, o, chain.pinned_first, chain.pinned_last, few))
+    table = jnp.asarray(on_equal_steps(q, o, chain.pinned_first, chain.pinned_last, few))
     # far from the ends nothing depends on their distance
     half = few // 2
     middle = jnp.full(N - few, table[half - 1])
@@ -54,25 +56,31 @@ def expected_squares(chain: Chain) -> Float[Array, " n-1"]:
 
 
 @lru_cache
-def _on_equal_steps(
+def on_equal_steps(
     q: int, o: int, pinned_first: tuple[int, ...], pinned_last: bool, N: int
 ) -> np.ndarray:
-    """The same for a q-times integrated Wiener process on N nodes with steps of length 1."""
+    """The same for a q-times integrated Wiener process on N nodes with steps of length 1.
 
-    @jax.jit  # compiled as one program, also while another one is being traced
-    def variances() -> Array:
-        one = jnp.array(1.0)
-        nodes, scale = jnp.arange(N, dtype=float), jnp.ones(N - 1)
-        chain = Chain(WienerPrior(q), nodes, one, scale, o, pinned_first, pinned_last)
-        at = chain.coordinates(Linearisation(jnp.zeros((N, 1, o, 1)), jnp.zeros((N, 1, 1))))
-        given = backward_conditionals(chain.eliminate(at), chain.given(1))
-        bridge = bridges(chain.prior, 0.5 * scale, 0.5 * scale, one)
-        reach = reach_through(at.E, given, jnp.arange(N - 1), bridge, o)
-        variance = jnp.einsum("tbk,tkl,tbl->t", reach.later, given.cov[1:], reach.later)
-        variance += jnp.sum(reach.own**2, axis=(1, 2)) + bridge.cov[:, o, o]
-        return chain.factors[o] ** 2 * variance
-
-    return np.asarray(variances.lower().compile()())
+    By plain least squares for all states at once: NumPy, because nothing is worth compiling here.
+    """
+    s, step = q + 1, np.arange(N - 1)
+    rows = np.zeros((N - 1, s, N, s))
+    rows[step, :, step] = -math.factorial(q) * wiener_whitening(q) @ pascal(s, kind="upper")
+    rows[step, :, step + 1] = math.factorial(q) * wiener_whitening(q)
+    free = np.ones((N, s), dtype=bool)
+    free[:, o] = False  # the ODE gives it
+    free[0, list(pinned_first)] = False
+    free[-1, 0] = not pinned_last
+    triangle = np.linalg.qr(rows.reshape(-1, N * s)[:, free.ravel()], mode="r")
+    left, right, between = (
+        np.tensordot(0.5 ** np.arange(len(t)), t, 1)[o] for t in wiener_bridge(q)
+    )
+    middle = np.zeros((N - 1, N, s))
+    middle[step, step], middle[step, step + 1] = left, right
+    middle = middle.reshape(N - 1, -1)[:, free.ravel()]
+    spread = solve_triangular(triangle, middle.T, trans=1)
+    variance = np.sum(spread**2, axis=0) + between[o] / math.factorial(q) ** 2
+    return math.factorial(o) ** 2 * variance
 
 
 def local_scale(chain: Chain, squares: Float[Array, " n-1"]) -> Float[Array, " n-1"]:

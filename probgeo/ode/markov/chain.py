@@ -80,21 +80,23 @@ class Chain(eqx.Module):
         return jax.vmap(lambda h: self.prior.step(h, self.unit))(jnp.diff(self.nodes))
 
     def coordinates(
-        self, ode: Linearisation, first: Float[Array, "s b e"] | None = None
+        self, ode: Linearisation, about: Float[Array, "n s b e"] | None = None
     ) -> Coordinates:
-        """Eliminate the ODE and what is pinned: to the state `first`, or to zero."""
+        """Eliminate the ODE and what is pinned to zero; w counts from the states `about`, or zero.
+
+        From states near the solution w is small, and so is what rounding makes of it: otherwise
+        short steps would cost digits of the higher derivatives, eps |x| / h^i.
+        """
         N, B, o, _ = ode.J.shape
         s, q, f = self.prior.q + 1, self.prior.q, self.factors
         E = jnp.zeros((N, s, B, q, B))
-        e = jnp.zeros((N, s, *ode.b.shape[1:]))
+        e = jnp.zeros((N, s, *ode.b.shape[1:])) if about is None else about
         for position, i in enumerate(self.free):
             E = E.at[:, i, :, position, :].set(jnp.eye(B))
         for i in self.pinned_first:
-            E = E.at[0, i].set(0.0)
-            if first is not None:
-                e = e.at[0, i].set(first[i])
+            E, e = E.at[0, i].set(0.0), e.at[0, i].set(0.0)
         if self.pinned_last:
-            E = E.at[-1, 0].set(0.0)
+            E, e = E.at[-1, 0].set(0.0), e.at[-1, 0].set(0.0)
         J = ode.J * (f[:o] / f[o])[None, None, :, None]
         E = E.at[:, o].set(jnp.einsum("nbmc,nmcqd->nbqd", J, E[:, :o]))
         e = e.at[:, o].set(jnp.einsum("nbmc,nmce->nbe", J, e[:, :o]) + ode.b / f[o])
@@ -116,12 +118,10 @@ class Chain(eqx.Module):
         k, width = q * B, x.e.shape[-1]
         A, root = self.steps()
         root = root / self.scale[:, None, None]
-        rootA = root @ A
-        left = -jnp.einsum("nij,njbqc->nibqc", rootA, x.E[:-1]).reshape(N - 1, s * B, k)
+        left = -jnp.einsum("nij,njbqc->nibqc", root @ A, x.E[:-1]).reshape(N - 1, s * B, k)
         right = jnp.einsum("nij,njbqc->nibqc", root, x.E[1:]).reshape(N - 1, s * B, k)
-        known = jnp.einsum("nij,njbe->nibe", rootA, x.e[:-1])
-        known = known - jnp.einsum("nij,njbe->nibe", root, x.e[1:])
-        known = known.reshape(N - 1, s * B, width)
+        missed = jnp.einsum("nij,njbe->nibe", A, x.e[:-1]) - x.e[1:]  # first, it may be small
+        known = jnp.einsum("nij,njbe->nibe", root, missed).reshape(N - 1, s * B, width)
         # a coordinate that is given is a dummy, held at zero by a row of its own
         pins = jnp.zeros((N - 1, B if self.pinned_last else 0, k))
         if self.pinned_last:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 # numbers of nodes are taken from a short list, so that few shapes are compiled
-SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 8192)
+SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192)
 FLOOR = 0.15  # least density of nodes, as a fraction of the mean density
 GROWTH = (1.3, 4.0)  # least and largest growth of the number of nodes in one refinement
 GRADING = 0.3  # most by which neighbouring steps differ, as a part of the smaller

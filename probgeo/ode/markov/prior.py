@@ -122,15 +122,21 @@ class MaternPrior(Prior):
         return Bridge(left, gain, noise - gain @ second.A @ noise)
 
     def step(self, h: Array, unit: Array) -> Step:
-        drift = self._drift(unit)
-        A = jax.scipy.linalg.expm(drift * h)
+        # (d/dt + rate)^(q+1) = 0: but for exp(-rate h) transitions are polynomials in h
+        powers = [jnp.eye(self.q + 1)]
+        for k in range(1, self.q + 1):
+            powers.append(self._nilpotent(unit) @ powers[-1] * (h / k))
+        terms = jnp.stack(powers)
+
+        def transition(part: Array) -> Array:
+            decay = jnp.exp(-self._rate * h * part)
+            return decay * jnp.tensordot(part ** jnp.arange(self.q + 1), terms, 1)
+
+        A = transition(jnp.array(1.0))
         # noise integral by quadrature: a sum of outer products, so that nothing cancels
         points, weights = np.polynomial.legendre.leggauss(self.q + 8)
-        theta = 0.5 * (points + 1.0)
-        last = jnp.zeros(self.q + 1).at[-1].set(1.0 / to_derivatives(self.q, unit)[-1])
-        columns = jax.vmap(lambda u: jax.scipy.linalg.expm(drift * h * u) @ last)(
-            jnp.asarray(theta)
-        )
+        theta = jnp.asarray(0.5 * (points + 1.0))
+        columns = jax.vmap(transition)(theta)[:, :, -1] / to_derivatives(self.q, unit)[-1]
         columns = columns * jnp.sqrt(0.5 * weights * h * self.intensity)[:, None]
         # a triangular factor of the covariance columns' columns
         r = jnp.linalg.qr(columns[:, ::-1], mode="r")
@@ -146,13 +152,14 @@ class MaternPrior(Prior):
     def _rate(self) -> Array:
         return math.sqrt(2.0 * self.q + 1.0) / self.lengthscale
 
-    def _drift(self, unit: Array) -> Float[Array, "s s"]:
-        """Companion matrix of (d/dt + rate)^(q+1), in the coordinates of the state."""
+    def _nilpotent(self, unit: Array) -> Float[Array, "s s"]:
+        """Companion matrix of (d/dt + rate)^(q+1), plus rate, in the coordinates of the state."""
         s = self.q + 1
         scale = to_derivatives(self.q, unit)
         companion = jnp.diag(jnp.ones(s - 1), 1)
         last = jnp.array([-math.comb(s, i) * self._rate ** (s - i) for i in range(s)])
-        return companion.at[-1].set(last) * scale[None, :] / scale[:, None]
+        drift = companion.at[-1].set(last) * scale[None, :] / scale[:, None]
+        return drift + self._rate * jnp.eye(s)
 
     @property
     def intensity(self) -> Array:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from probgeo.ode.dense.errors import jacobian
-from probgeo.ode.markov.chain import Chain, Linearisation, back_substitute
+from probgeo.ode.markov.chain import Chain, Coordinates, Linearisation, back_substitute
 from probgeo.ode.markov.prior import Prior
 from probgeo.ode.problem import BOUNDARY, Problem, mean_basis
 
@@ -73,8 +73,13 @@ class Regression(eqx.Module):
 
     def propose(self, x: Float[Array, "n s d"]) -> Float[Array, "n s d"]:
         """One Gauss-Newton step."""
-        at = self.chain.coordinates(self.linearise(self.derivatives(x), self.first_order))
+        at = self.coordinates(x)
         return at.states(back_substitute(self.chain.eliminate(at))).reshape(x.shape)
+
+    def coordinates(self, x: Float[Array, "n s d"]) -> Coordinates:
+        """Free coordinates for the ODE linearised about x, counted from there."""
+        ode = self.linearise(self.derivatives(x), self.first_order)
+        return self.chain.coordinates(ode, x.reshape(*x.shape[:2], *ode.b.shape[1:]))
 
     def moves(self, states: Float[Array, "n m d"]) -> Float[Array, "n s d r"]:
         """How the user's uncertain data move the curve, through the ODE linearised about it."""

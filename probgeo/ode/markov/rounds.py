@@ -21,7 +21,7 @@ from probgeo.ode.problem import BOUNDARY, Problem
 from probgeo.ode.sweeps import Refined
 
 SWEEPS_A_ROUND = 6
-SWEEPS_FROM_A_WALK = 2  # from the states of a classical solver
+SWEEPS_FROM_A_WALK = 2  # from the states of a classical solver, with Jacobians
 LARGEST_LOST = 128  # nodes up to which members that went astray start again
 BATCHES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)  # sizes that are compiled
 SETTLING = 4  # most times that a posterior is linearised anew about its own mean
@@ -66,9 +66,10 @@ def _iterate(
     settings: Settings, problem: Problem, nodes: Array, states: Array, n: Array
 ) -> tuple[Refined, Array]:
     """Sweeps, and the derivatives they came to."""
+    shared = nodes.ndim == 1
 
     def one(member: Problem, nodes: Array, states: Array) -> tuple[Refined, Array]:
-        found = iterate(settings, member, nodes, states, n, shared=nodes.ndim == 1)
+        found = iterate(settings, member, nodes, states, n, shared)
         return found, settings.model(member, nodes).derivatives(found.x)
 
     return map_over_meshes(one, problem, nodes, states)
@@ -113,7 +114,9 @@ def solve_in_rounds(
     evaluations = np.zeros(len(problem.values), dtype=int)
     problem = problem.as_arrays(np.asarray)
     initial = problem.conditions != BOUNDARY
-    if initial and adaptive:
+    if initial and not settings.first_order:
+        sweeps = 0  # f stays at the states of the walk: fixed-point iterations would leave them
+    elif initial and adaptive:
         sweeps = min(sweeps, SWEEPS_FROM_A_WALK)
     finished, queue = [], [part for task in tasks for part in _in_parts(task)]
     while queue:

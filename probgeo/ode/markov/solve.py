@@ -100,10 +100,16 @@ def finish(
         log_evidence=log_evidence,
         scale=jnp.sqrt(scale2) * jnp.max(model.chain.scale),
         residual=residual,
-        settled=residual <= jnp.maximum(settings.tolerance, NEGLIGIBLE * between),
+        settled=_from_a_walk(settings, problem)
+        | (residual <= jnp.maximum(settings.tolerance, NEGLIGIBLE * between)),
         defects=jnp.sqrt(jnp.sum(defects**2, axis=-1)),
         excess=_excess(settings, problem, posterior),
     )
+
+
+def _from_a_walk(settings: Settings, problem: Problem) -> bool:
+    """Whether f is taken at the states of a classical solver and nowhere else."""
+    return problem.conditions != BOUNDARY and not settings.first_order
 
 
 def _calibrated(
@@ -132,7 +138,7 @@ def _posterior(model: Regression, x: Array) -> tuple[MarkovPosterior, Triangles]
     """The posterior for the noise that the chain has, linearised about `x`."""
     chain, problem = model.chain, model.problem
     states = model.derivatives(x)
-    at = chain.coordinates(model.linearise(states, model.first_order))
+    at = model.coordinates(x)
     triangles = chain.eliminate(at)
     posterior = MarkovPosterior(
         prior=chain.prior,

@@ -30,6 +30,8 @@ from probgeo.ode.problem import BOUNDARY, Problem
 
 DIFFERENTIABLE_SWEEPS = 2
 FIRST_SIZE = 16  # nodes of the first mesh
+LARGEST_FIRST = 768  # and of one that follows the steps of a classical solver,
+NODES_A_STEP = 3  # this many each: many more steps are a matter of stability, not of accuracy
 
 
 class Markov(eqx.Module):
@@ -53,8 +55,9 @@ class Markov(eqx.Module):
         Of the Matern prior, as a fraction of the interval.
     linearisation : "first" | "zeroth"
         With or without the Jacobian of f. Without it all dimensions share one covariance, which
-        costs nothing even for large D, but sweeps are plain fixed-point iterations and the error
-        bars do not know how errors grow along the curve.
+        costs nothing even for large D, but error bars of boundary value problems do not know how
+        errors grow along the curve, and f of initial value problems is taken at the states of a
+        classical solver.
     calibration : "defect" | "evidence" | "none"
         Where the scale of the numerical uncertainty comes from: the defect of the ODE half-way
         between the nodes, or the evidence. It never touches the uncertainty of initial and boundary
@@ -190,8 +193,8 @@ class Markov(eqx.Module):
         if not stiff and not np.all(np.asarray(steps.finished)):
             stiff = True
             steps = steps_of_batch(flat, rtol, stiff)
-        taken = np.asarray(steps.taken)
-        sizes = np.array([min(at_least(max(2 * n, size)), self.max_points) for n in taken])
+        wish = np.minimum(NODES_A_STEP * np.asarray(steps.taken), LARGEST_FIRST)
+        sizes = np.array([min(at_least(max(n, size)), self.max_points) for n in wish])
         tasks = []
         for size in np.unique(sizes):
             k = np.flatnonzero(sizes == size)
