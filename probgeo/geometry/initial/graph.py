@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.sparse import coo_matrix
+from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
@@ -71,51 +71,35 @@ class DataGraph(Start):
 
     def paths(self, metric: Metric, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Shortest paths through the graph at equal steps of length, (B, T + 1, D)."""
-        a, b = np.asarray(a), np.asarray(b)
-        vertices = np.asarray(self.points)
-        tree = cKDTree(vertices)
-        near_a, to_a = self._gates(metric, tree, vertices, a)
-        near_b, to_b = self._gates(metric, tree, vertices, b)
-        sources, row = np.unique(near_a, return_inverse=True)
-        row = row.reshape(near_a.shape)
+        ends, which = np.unique(np.concatenate([a, b]), axis=0, return_inverse=True)
+        vertices = np.concatenate([np.asarray(self.points), ends])
+        first, last = len(self.points) + which.reshape(2, -1)
+        sources, row = np.unique(first, return_inverse=True)
         distance, before = dijkstra(
-            self._graph(metric, tree, vertices), directed=False, indices=sources,
-            return_predecessors=True,
-        )  # fmt: skip
-        # through which gate out of a, and which into b
-        total = to_a[:, :, None] + distance[row[:, :, None], near_b[:, None, :]] + to_b[:, None, :]
-        best = np.argmin(np.where(np.isfinite(total), total, np.inf).reshape(len(a), -1), axis=1)
-        out, into = np.unravel_index(best, total.shape[1:])
+            self._graph(metric, vertices), directed=False, indices=sources, return_predecessors=True
+        )
         paths = []
-        for k in range(len(a)):
-            first, last = row[k, out[k]], near_b[k, into[k]]
-            middle = _walk(before[first], sources[first], last)
-            steps = np.diff(distance[first, middle])
-            steps = np.concatenate([to_a[k, out[k]][None], steps, to_b[k, into[k]][None]])
-            path = np.concatenate([a[k][None], vertices[middle], b[k][None]])
-            finite = np.all(np.isfinite(steps))
-            steps = steps if finite else np.linalg.norm(np.diff(path, axis=0), axis=1)
-            paths.append(resampled(path, steps, self.descent.segments))
+        for source, end, k in zip(first, last, row, strict=True):
+            way = _walk(before[k], source, end)
+            steps = np.diff(distance[k, way])
+            if not np.all(np.isfinite(steps)):  # there is no way
+                steps = np.linalg.norm(np.diff(vertices[way], axis=0), axis=1)
+            paths.append(resampled(vertices[way], steps, self.descent.segments))
         return np.stack(paths)
 
-    def _graph(self, metric: Metric, tree: cKDTree, vertices: np.ndarray) -> coo_matrix:
-        count = len(vertices)
-        _, near = tree.query(vertices, k=min(self.neighbours + 1, count))
-        near = near.reshape(count, -1)
-        i, j = np.repeat(np.arange(count), near.shape[1]), near.reshape(-1)
-        pairs = np.unique(np.sort(np.stack([i, j], axis=1)[i != j], axis=1), axis=0)
-        lengths = edge_lengths(metric, vertices[pairs[:, 0]], vertices[pairs[:, 1]])
+    def _graph(self, metric: Metric, vertices: np.ndarray) -> csr_matrix:
+        """Edges from all vertices, ends of geodesics among them, to points nearby."""
+        total, count = len(vertices), len(self.points)
+        _, near = cKDTree(np.asarray(self.points)).query(vertices, min(self.neighbours + 1, count))
+        i, j = np.repeat(np.arange(total), near.size // total), near.reshape(-1)
+        pairs = np.unique(np.maximum(i, j) * total + np.minimum(i, j))  # each edge once
+        i, j = np.divmod(pairs, total)
+        i, j = i[i != j], j[i != j]
+        lengths = edge_lengths(metric, vertices[i], vertices[j])
         keep = np.isfinite(lengths)
-        return coo_matrix((lengths[keep], pairs[keep].T), shape=(count, count)).tocsr()
-
-    def _gates(
-        self, metric: Metric, tree: cKDTree, vertices: np.ndarray, x: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The vertices next to each point, and how far they are."""
-        _, near = tree.query(x, k=min(self.neighbours, len(vertices)))
-        near = near.reshape(len(x), -1)
-        from_x = np.repeat(x, near.shape[1], axis=0)
-        return near, edge_lengths(metric, from_x, vertices[near.reshape(-1)]).reshape(near.shape)
+        # an edge of no length would not be one
+        lengths = np.maximum(lengths[keep], np.finfo(float).tiny)
+        return csr_matrix((lengths, (i[keep], j[keep])), shape=(total, total))
 
 
 def _walk(before: np.ndarray, source: int, last: int) -> np.ndarray:
