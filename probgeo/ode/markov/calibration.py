@@ -31,11 +31,10 @@ def held_out_defects(model: Regression, x: Float[Array, "n s d"]) -> Float[Array
     nodes, problem, o = model.chain.nodes, model.problem, model.problem.order
     middle = 0.5 * (nodes[1:] + nodes[:-1])
     half = 0.5 * jnp.diff(nodes)
-    bridge = bridges(model.chain.prior, half, half, model.chain.unit)
-    n = jnp.arange(half.size)
+    bridge = bridges(model.chain.prior, half, half, model.chain.unit, tuple(range(o + 1)))
     line = [mean_basis(problem.conditions, d, middle) @ problem.values for d in range(o + 1)]
-    between = [model.chain.factors[d] * across(x, n, bridge, d) for d in range(o + 1)]
-    states = jnp.stack([a + b for a, b in zip(line, between, strict=True)], axis=1)
+    between = model.chain.factors[: o + 1, None] * across(x, jnp.arange(half.size), bridge)
+    states = jnp.stack(line, axis=1) + between
     return states[:, o] - jax.vmap(lambda t, y: problem.f(t, *y[:-1]))(middle, states)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from probgeo.gaussian import covariance_factor
 from probgeo.ode.curve import Posterior, Source
 from probgeo.ode.markov.chain import Conditionals
-from probgeo.ode.markov.prior import Bridge, Prior, to_derivatives
+from probgeo.ode.markov.prior import Bridge, Prior, Rows, to_derivatives
 from probgeo.ode.problem import Conditions, mean_basis
 
 NEAREST = 1e-8  # closest to a node, as a fraction of a step, that the bridge is evaluated at
@@ -27,23 +27,25 @@ class Reach(NamedTuple):
     own: Float[Array, "t b k"]
 
 
-def bridges(prior: Prior, before: Float[Array, " t"], after: Array, unit: Array) -> Bridge:
+def bridges(
+    prior: Prior, before: Float[Array, " t"], after: Array, unit: Array, rows: Rows = None
+) -> Bridge:
     """Bridges at times `before` after one node and `after` before the next."""
-    return jax.vmap(lambda b, a: prior.bridge(b, a, unit))(before, after)
+    return jax.vmap(lambda b, a: prior.bridge(b, a, unit, rows))(before, after)
 
 
-def across(states: Float[Array, "n s ..."], n: Array, bridge: Bridge, i: int) -> Array:
-    """Entry i of the states on the bridges from nodes n to n + 1: (T, ...)."""
-    left = jnp.einsum("ts,ts...->t...", bridge.left[:, i], states[n])
-    return left + jnp.einsum("ts,ts...->t...", bridge.right[:, i], states[n + 1])
+def across(states: Float[Array, "n s ..."], n: Array, bridge: Bridge) -> Array:
+    """Entries of the states on the bridges from nodes n to n + 1: (T, r, ...)."""
+    left = jnp.einsum("trs,ts...->tr...", bridge.left, states[n])
+    return left + jnp.einsum("trs,ts...->tr...", bridge.right, states[n + 1])
 
 
-def reach_through(E: Array, given: Conditionals, n: Array, bridge: Bridge, i: int) -> Reach:
-    """How entry i of the states between nodes n and n + 1 depends on the coordinates there."""
-    shape = (len(n), E.shape[2], -1)
-    earlier = jnp.einsum("ts,tsbqc->tbqc", bridge.left[:, i], E[n]).reshape(shape)
-    later = jnp.einsum("ts,tsbqc->tbqc", bridge.right[:, i], E[n + 1]).reshape(shape)
-    return Reach(n, earlier @ given.gain[n] + later, earlier @ given.factor[n])
+class Place(NamedTuple):
+    """Times between nodes n and n + 1, and the bridges for one derivative there."""
+
+    interval: Array
+    bridge: Bridge
+    derivative: int
 
 
 class MarkovPosterior(Posterior):
@@ -70,7 +72,7 @@ class MarkovPosterior(Posterior):
         return line + self._interpolate(self.states, tau, derivative)
 
     def marginal(self, tau: Array, derivative: int, source: Source) -> Array:
-        numerical = self.spread_at(self.around(tau.reshape(-1)), derivative)
+        numerical = self.spread_at(self.around(tau.reshape(-1), derivative))
         return self._total(numerical, tau, tau, (derivative, derivative), source)
 
     def cov(self, sigma: Array, tau: Array, derivative: tuple[int, int], source: Source) -> Array:
@@ -112,40 +114,44 @@ class MarkovPosterior(Posterior):
         before = jnp.clip(t - self.nodes[n], NEAREST * step, (1 - NEAREST) * step)
         return n, before, step - before
 
-    def around(self, tau: Float[Array, " t"]) -> tuple[Array, Bridge]:
+    def around(self, tau: Float[Array, " t"], derivative: int) -> Place:
         """The intervals of some times, and the bridges across them."""
-        n, before, after = self._locate(tau)
-        return n, self._bridges(before, after)
-
-    def halfway(self) -> tuple[Array, Bridge]:
-        """The same for the middles of all intervals."""
-        half = 0.5 * jnp.diff(self.nodes)
-        return jnp.arange(half.size), self._bridges(half, half)
-
-    def _bridges(self, before: Array, after: Array) -> Bridge:
-        return bridges(self.prior, before, after, self.unit)
-
-    def _interpolate(self, states: Array, tau: Array, derivative: int) -> Array:
         if derivative > self.prior.q:
             raise ValueError(f"this prior has {self.prior.q} derivatives, {derivative} was asked")
-        values = across(states, *self.around(tau.reshape(-1)), derivative)
+        n, before, after = self._locate(tau)
+        return Place(n, self._bridges(before, after, (derivative,)), derivative)
+
+    def halfway(self, derivative: int) -> Place:
+        """The same for the middles of all intervals."""
+        half = 0.5 * jnp.diff(self.nodes)
+        bridge = self._bridges(half, half, (derivative,))
+        return Place(jnp.arange(half.size), bridge, derivative)
+
+    def _bridges(self, before: Array, after: Array, rows: Rows = None) -> Bridge:
+        return bridges(self.prior, before, after, self.unit, rows)
+
+    def _interpolate(self, states: Array, tau: Array, derivative: int) -> Array:
+        place = self.around(tau.reshape(-1), derivative)
+        values = across(states, place.interval, place.bridge)
         return self.factors[derivative] * values.reshape(*tau.shape, *states.shape[2:])
 
-    def reach(self, place: tuple[Array, Bridge], derivative: int) -> Reach:
-        reach = reach_through(self.E, self.given, *place, derivative)
+    def reach(self, place: Place) -> Reach:
+        """How one derivative between the nodes depends on the coordinates there."""
+        n, bridge, derivative = place
+        shape = (len(n), self.E.shape[2], -1)
+        earlier = jnp.einsum("ts,tsbqc->tbqc", bridge.left[:, 0], self.E[n]).reshape(shape)
+        later = jnp.einsum("ts,tsbqc->tbqc", bridge.right[:, 0], self.E[n + 1]).reshape(shape)
         factor = self.factors[derivative]
-        return Reach(reach.interval, factor * reach.later, factor * reach.own)
+        later = factor * (earlier @ self.given.gain[n] + later)
+        return Reach(n, later, factor * (earlier @ self.given.factor[n]))
 
-    def between(self, place: tuple[Array, Bridge], i: int, j: int) -> Float[Array, " t"]:
-        """Covariance of two derivatives at one time, given the states at both ends."""
-        n, bridge = place
-        return self.factors[i] * self.factors[j] * bridge.cov[:, i, j] * self.scale[n] ** 2
-
-    def spread_at(self, place: tuple[Array, Bridge], derivative: int) -> Float[Array, "t b b"]:
+    def spread_at(self, place: Place) -> Float[Array, "t b b"]:
         """Numerical covariance at single times."""
-        reach = self.reach(place, derivative)
-        between = self.between(place, derivative, derivative)[:, None, None]
-        return self._inside(reach, reach) + between * jnp.eye(self.E.shape[2])
+        n, bridge, i = place
+        reach = self.reach(place)
+        # given the states at both ends
+        between = self.factors[i] ** 2 * bridge.cov[:, 0, i] * self.scale[n] ** 2
+        return self._inside(reach, reach) + between[:, None, None] * jnp.eye(self.E.shape[2])
 
     def _inside(self, s: Reach, t: Reach) -> Float[Array, "t b b"]:
         """Covariance of two times of one interval, without what lies between the nodes."""
@@ -156,8 +162,8 @@ class MarkovPosterior(Posterior):
 
     def _ordered_cov(self, s: Array, t: Array, derivative: tuple[int, int]) -> Array:
         """Covariance for times s <= t."""
-        first = self.reach(self.around(s), derivative[0])
-        second = self.reach(self.around(t), derivative[1])
+        first = self.reach(self.around(s, derivative[0]))
+        second = self.reach(self.around(t, derivative[1]))
         same = first.interval == second.interval
         inside = self._inside(first, second) + jnp.einsum(
             "t,bc->tbc", self._between(s, t, derivative), jnp.eye(self.E.shape[2])
@@ -181,13 +187,13 @@ class MarkovPosterior(Posterior):
     def _between(self, s: Array, t: Array, derivative: tuple[int, int]) -> Float[Array, " t"]:
         """Covariance of s <= t in one interval, given the states at its ends."""
         n, before, after = self._locate(t)
-        cov = self._bridges(before, after).cov * (self.scale[n] ** 2)[:, None, None]
+        i, j = derivative
+        cov = self._bridges(before, after, (j,)).cov[:, 0] * (self.scale[n] ** 2)[:, None]
         # from the left end and the state at t to the state at s
         _, first, _ = self._locate(s)
         first = jnp.minimum(first, (1 - NEAREST) * before)
-        to_t = self._bridges(first, before - first).right
-        i, j = derivative
-        return self.factors[i] * self.factors[j] * jnp.einsum("ts,ts->t", to_t[:, i], cov[:, :, j])
+        to_t = self._bridges(first, before - first, (i,)).right[:, 0]
+        return self.factors[i] * self.factors[j] * jnp.einsum("ts,ts->t", to_t, cov)
 
     def sample(self, key: Array, n: int, tau: Array, orders: tuple[int, ...]) -> Array:
         keys = jax.random.split(key, 3)

@@ -17,6 +17,8 @@ from jaxtyping import Array, Float
 from probgeo.ode.kernels import matern_radial
 from probgeo.ode.markov.exact import wiener_bridge, wiener_whitening
 
+Rows = tuple[int, ...] | None  # entries of a state
+
 
 class Step(NamedTuple):
     """x_next = A x + root^-1 noise."""
@@ -26,11 +28,14 @@ class Step(NamedTuple):
 
 
 class Bridge(NamedTuple):
-    """x between two states: left x_left + right x_right + noise with covariance cov."""
+    """Some entries of x between two states: left x_left + right x_right + noise.
 
-    left: Float[Array, "s s"]
-    right: Float[Array, "s s"]
-    cov: Float[Array, "s s"]
+    `cov` is the covariance of the noise in these entries with that in all.
+    """
+
+    left: Float[Array, "r s"]
+    right: Float[Array, "r s"]
+    cov: Float[Array, "r s"]
 
 
 class Prior(eqx.Module):
@@ -56,8 +61,11 @@ class Prior(eqx.Module):
         """Least squares rows of the state at time 0, if something is known about it."""
         raise NotImplementedError
 
-    def bridge(self, before: Array, after: Array, unit: Array) -> Bridge:
-        """The state at a time `before` after the left and `after` before the right neighbour."""
+    def bridge(self, before: Array, after: Array, unit: Array, rows: Rows = None) -> Bridge:
+        """The state at a time `before` after the left and `after` before the right neighbour.
+
+        Only its entries `rows`, by default all.
+        """
         raise NotImplementedError
 
 
@@ -83,25 +91,27 @@ class WienerPrior(Prior):
         weight = math.factorial(self.q) / h ** (self.q + 0.5)
         return Step(pascal * r[None, :] / r[:, None], weight * whitening * r[None, :])
 
-    def bridge(self, before: Array, after: Array, unit: Array) -> Bridge:
+    def bridge(self, before: Array, after: Array, unit: Array, rows: Rows = None) -> Bridge:
         # The smoothest curve between two states is Hermite's polynomial. Polynomials in the part
         # of the step that lies behind, at most a half: from the other half by reflection.
         s, h = self.q + 1, before + after
-        table = wiener_bridge(self.q)
+        some = np.arange(s) if rows is None else np.array(rows)
+        table = [t[:, some] for t in wiener_bridge(self.q)]
         late = before > after
         theta = jnp.minimum(before, after) / h
         powers = theta ** jnp.arange(max(map(len, table)))
         near, far = (jnp.tensordot(powers[: len(t)], jnp.asarray(t), 1) for t in table[:2])
         variance = jnp.tensordot(powers[: len(table[2])], jnp.asarray(table[2]), 1)
         sign = (-1.0) ** jnp.arange(s)
-        mirror = sign[:, None] * sign[None, :]
+        mirror = sign[some, None] * sign[None, :]
         left = jnp.where(late, mirror * far, near)
         right = jnp.where(late, mirror * near, far)
         variance = jnp.where(late, mirror * variance, variance)
         r = (h / unit) ** jnp.arange(s)
-        scaling = r[None, :] / r[:, None]
+        scaling = r[None, :] / r[some, None]
         noise = h ** (2 * self.q + 1) / math.factorial(self.q) ** 2
-        return Bridge(left * scaling, right * scaling, noise * variance / (r[:, None] * r[None, :]))
+        variance = noise * variance / (r[some, None] * r[None, :])
+        return Bridge(left * scaling, right * scaling, variance)
 
     def initial_root(self, unit: Array) -> Array:
         assert self.initial is not None
@@ -113,13 +123,14 @@ class MaternPrior(Prior):
 
     lengthscale: Float[Array, ""]
 
-    def bridge(self, before: Array, after: Array, unit: Array) -> Bridge:
+    def bridge(self, before: Array, after: Array, unit: Array, rows: Rows = None) -> Bridge:
         first, second = self.step(before, unit), self.step(after, unit)
         noise, later = (jnp.linalg.inv(step.root) for step in (first, second))
         noise, later = noise @ noise.T, later @ later.T
         gain = jnp.linalg.solve(second.A @ noise @ second.A.T + later, second.A @ noise).T
         left = first.A - gain @ second.A @ first.A
-        return Bridge(left, gain, noise - gain @ second.A @ noise)
+        some = np.arange(self.q + 1) if rows is None else np.array(rows)
+        return Bridge(left[some], gain[some], (noise - gain @ second.A @ noise)[some])
 
     def step(self, h: Array, unit: Array) -> Step:
         # (d/dt + rate)^(q+1) = 0: but for exp(-rate h) transitions are polynomials in h

@@ -178,7 +178,7 @@ def _scaled(posterior: MarkovPosterior, scale2: Array) -> MarkovPosterior:
 
 def _excess(settings: Settings, problem: Problem, posterior: MarkovPosterior) -> Array:
     """Twice the largest numerical standard deviation between the nodes, over the tolerance."""
-    spread = posterior.spread_at(posterior.halfway(), 0)
+    spread = posterior.spread_at(posterior.halfway(0))
     columns = problem.dimension // spread.shape[-1]
     error = 2.0 * jnp.sqrt(columns * jnp.max(jnp.trace(spread, axis1=1, axis2=2)))
     line = mean_basis(problem.conditions, 0, posterior.nodes) @ problem.values
