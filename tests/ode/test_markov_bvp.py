@@ -69,6 +69,15 @@ def test_a_straight_line_has_no_error():
     assert np.all(np.asarray(curve.std(TIMES)) < 1e-12)
 
 
+def test_a_large_mesh_begins_with_a_coarse_solution():
+    p = hyperbolic_geodesic()
+    curve = solve_bvp(p.f, p.t_span, p.ya, p.yb, solver=solvers.Markov(n_points=128))
+    t = np.linspace(*p.t_span, 101)
+    assert curve.converged
+    assert np.abs(curve.mean(t) - p.solution(t)).max() < 1e-8
+    assert curve.n_evaluations < 6 * 128  # from the straight line it takes eight a node
+
+
 @pytest.mark.parametrize("kind", ["curve", "function", "samples"])
 def test_guesses_lead_to_the_solution_they_are_near(kind):
     """Bratu's equation has two solutions; the upper one is found from a guess near it."""
