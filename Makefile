@@ -10,7 +10,7 @@ demo: $(READY)
 	$(BIN)/python examples/first_look.py --out figures
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

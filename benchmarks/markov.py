@@ -54,7 +54,7 @@ from probgeo import ConvergenceWarning, Curve, solve_ivp, solvers
 RESULTS = Path(__file__).parent / "results" / "markov.md"
 BVP_ERROR, IVP_ERROR = 1e-5, 1e-6  # measured errors at which solvers are compared
 FASTER, STRETCH = 5, 20  # times faster than SciPy: wanted, hoped for
-NODES, GROWTH, MOST = 64, 8, 12.0  # GROWTH times as many nodes, less than MOST times the time
+NODES, GROWTH, MOST = (64, 128), 8, 12.0  # GROWTH times the nodes, less than MOST times the time
 PLAIN = {
     "bratu": problems.bratu,
     "hyperbolic": problems.hyperbolic_geodesic,
@@ -211,19 +211,22 @@ def cost(scale: Scale) -> str:
     }
     rows = []
     for label, solve in batches.items():
-        runs = [partial(cost_run, solve, n) for n in (NODES, GROWTH * NODES)]
-        pair, _, extra = interleaved(runs, [], scale.repeats)
-        ratio = pair[1]["time"] / pair[0]["time"]
-        rows.append([label, *[f"{1e3 * row['time']:.1f}" for row in pair], f"{ratio:.1f}",
-                     "yes" if ratio < MOST else "no", *[f"{row['work']:.1f}" for row in pair],
-                     f"{extra:.1f}"])  # fmt: skip
-        print("  " + " ".join(rows[-1]), flush=True)
-    sizes = f"N = {NODES}", f"N = {GROWTH * NODES}"
-    header = ["batch", *[f"ms, {size}" for size in sizes], "ratio", f"below {MOST:g}",
-              *[f"evaluations / N, {size}" for size in sizes], "compile s"]  # fmt: skip
+        for few in NODES:
+            runs = [partial(cost_run, solve, n) for n in (few, GROWTH * few)]
+            pair, _, extra = interleaved(runs, [], scale.repeats)
+            ratio = pair[1]["time"] / pair[0]["time"]
+            rows.append([label, f"{few}, {GROWTH * few}",
+                         *[f"{1e3 * row['time']:.1f}" for row in pair], f"{ratio:.1f}",
+                         "yes" if ratio < MOST else "no",
+                         *[f"{row['work']:.1f}" for row in pair], f"{extra:.1f}"])  # fmt: skip
+            print("  " + " ".join(rows[-1]), flush=True)
+    header = ["batch", "nodes", "ms, few", "ms, many", "ratio", f"below {MOST:g}",
+              "evaluations / N, few", "many", "compile s"]  # fmt: skip
     return (
-        f"Milliseconds for a batch of {scale.copies} on {NODES} and on {GROWTH} times "
-        f"as many equally spaced nodes, with the posterior.\n\n{table(header, rows)}"
+        f"Milliseconds for a batch of {scale.copies} on equally spaced nodes and on {GROWTH} times "
+        "as many, with the posterior. On 64 nodes in two dimensions a boundary value problem is "
+        "still solved in integral form, which is cheaper than the smoother that takes over on "
+        f"larger meshes.\n\n{table(header, rows)}"
     )
 
 

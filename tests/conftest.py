@@ -31,9 +31,14 @@ BETWEEN_CLEARINGS = 40
 finished = 0
 
 
-def pytest_runtest_teardown():
-    """Forget compiled programs now and then: thousands of them in one process make XLA crash."""
+def pytest_runtest_teardown(item, nextitem):
+    """Forget compiled programs now and then: thousands of them in one process make XLA crash.
+
+    Not within a file, whose tests share them.
+    """
     global finished
     finished += 1
-    if finished % BETWEEN_CLEARINGS == 0:
+    last = nextitem is None or nextitem.path != item.path
+    if last and finished >= BETWEEN_CLEARINGS:
+        finished = 0
         jax.clear_caches()

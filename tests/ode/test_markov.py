@@ -1,31 +1,16 @@
-"""The Markov solver against the dense one, closed forms and tight references."""
+"""The Markov solver against the dense one, its algebra, its order, its calibration."""
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import (
-    arenstorf,
-    bratu,
-    cash,
-    damped,
-    harmonic,
-    hyperbolic_geodesic,
-    lotka_volterra,
-    pendulum,
-    pleiades,
-    stiff_van_der_pol,
-    van_der_pol,
-)
+from problems import pendulum
 
-from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
+from probgeo import Gaussian, solve_bvp, solvers
 from probgeo.ode.kernels import IntegratedWiener, Matern
 from probgeo.ode.markov.calibration import on_equal_steps
 from probgeo.ode.markov.exact import wiener_bridge
 from probgeo.ode.markov.prior import to_derivatives
 from probgeo.ode.markov.sqrt import eliminate, solve_upper
-from tests.ode.together import arguments, calibration, in_one_field
 
 A0 = np.array([[-2.0, 0.5], [0.3, -1.0]])
 A1 = np.array([[0.1, -0.4], [0.2, 0.3]])
@@ -35,10 +20,6 @@ TIMES = np.array([0.13, 0.5, 0.77])
 
 def linear_field(t, y, dy):
     return A0 @ y + A1 @ dy + jnp.cos(t)
-
-
-def oscillator(t, y, dy):
-    return -y
 
 
 class TestSquareRoots:
@@ -184,98 +165,6 @@ def test_convergence_order(q):
     assert np.log2(errors[0] / errors[1]) > q - 0.02
 
 
-CASH = (1, 3, 4, 6, 7, 9, 10, 12, 15, 18, 21)  # layers at one end, both, and inside; Airy
-
-
-@pytest.fixture(scope="module")
-def boundary_problems():
-    """Cash and Mazzia's problems at three epsilon, Bratu's and a pendulum, and their solutions."""
-    families = [*(cash(n, 0.1).field for n in CASH), bratu().field, pendulum().field]
-    cases = [(k, cash(n, e)) for k, n in enumerate(CASH) for e in (1.0, 0.1, 0.01)]
-    cases += [(len(CASH), bratu(lam)) for lam in (1.0, 3.0)]
-    cases += [(len(CASH) + 1, pendulum(k)) for k in (0.5, 0.9)]
-    which, problems = zip(*cases, strict=True)
-    args = arguments(which, problems, [p.parameters for p in problems])
-    ya, yb = (np.array([getattr(p, end) for p in problems]) for end in ("ya", "yb"))
-    return problems, solve_bvp(in_one_field(families, 2), (0.0, 1.0), ya, yb, args=args)
-
-
-@pytest.mark.slow
-class TestBoundaryValueProblems:
-    """At default settings, on meshes that the solver chose itself."""
-
-    def test_all_converge_within_the_tolerance(self, boundary_problems):
-        problems, curve = boundary_problems
-        errors, _, _ = calibration(curve, problems)
-        assert np.all(curve.converged)
-        # the tolerance is for two standard deviations; none is beyond four
-        assert np.all(errors < 2e-5)
-
-    def test_calibrated(self, boundary_problems):
-        problems, curve = boundary_problems
-        _, coverage, anees = calibration(curve, problems)
-        assert 0.88 <= coverage.mean() <= 0.999
-        assert 0.2 <= anees.mean() <= 5.0
-
-    def test_layers_get_the_nodes(self, boundary_problems):
-        problems, curve = boundary_problems
-        k = next(k for k, p in enumerate(problems) if p.name == "cash18" and p.epsilon == 0.01)
-        nodes = np.unique(np.asarray(curve.nodes[k]))
-        # y = exp(-t / epsilon): the first tenth of the interval holds ten times its share or more
-        assert np.mean(nodes < 0.1) > 0.4
-
-
-def test_hyperbolic_geodesic():
-    p = hyperbolic_geodesic()
-    curve = solve_bvp(p.f, p.t_span, p.ya, p.yb)
-    t = np.random.default_rng(0).uniform(*p.t_span, 200)
-    z = (np.asarray(curve.mean(t)) - p.solution(t)) / np.asarray(curve.std(t))
-    assert curve.converged
-    assert np.abs(curve.mean(t) - p.solution(t)).max() < 2e-5 * np.abs(p.solution(t)).max()
-    assert np.mean(np.abs(z) < 2) >= 0.88
-
-
-@pytest.fixture(scope="module")
-def oscillators():
-    problems = [harmonic(), damped(), van_der_pol()]
-    fields = [lambda t, y, dy, _, f=p.f: f(t, y, dy) for p in problems]
-    args = arguments(range(3), problems, np.zeros(3))
-    duration = np.array([[p.t_span[1] - p.t_span[0]] for p in problems])
-    y0 = np.array([p.y0 for p in problems])
-    dy0 = np.array([p.dy0 for p in problems]) * duration
-    return problems, solve_ivp(in_one_field(fields, 2), (0.0, 1.0), y0, dy0, args=args)
-
-
-@pytest.mark.slow
-class TestInitialValueProblems:
-    def test_oscillators_converge_within_the_tolerance(self, oscillators):
-        problems, curve = oscillators
-        errors, coverage, anees = calibration(curve, problems)
-        assert np.all(curve.converged)
-        assert np.all(errors < 2e-5)
-        assert coverage.mean() >= 0.88
-        assert anees.mean() <= 5.0
-
-    @pytest.mark.parametrize(
-        ("problem", "linearisation"),
-        [
-            (lotka_volterra(), "first"),
-            (stiff_van_der_pol(), "first"),
-            (arenstorf(), "first"),
-            (pleiades(), "zeroth"),
-        ],
-        ids=lambda x: getattr(x, "name", x),
-    )
-    def test_against_tight_references(self, problem, linearisation):
-        solver = solvers.Markov(linearisation=linearisation)
-        curve = solve_ivp(problem.f, problem.t_span, problem.y0, problem.dy0, solver=solver)
-        t = np.random.default_rng(0).uniform(*problem.t_span, 200)
-        error = np.abs(np.asarray(curve.mean(t)) - problem.solution(t))
-        assert curve.converged
-        assert error.max() < 1e-5 * np.abs(problem.solution(t)).max()
-        assert np.mean(error < 2 * np.asarray(curve.std(t))) >= 0.88
-
-
 class TestCalibration:
     """On a small linear problem, where everything is cheap to try."""
 
@@ -322,168 +211,3 @@ class TestCalibration:
             scale = np.asarray(curves[choice].posterior.scale)
             assert np.all(np.isfinite(scale))
             assert np.all(scale > 0)
-
-
-def test_a_straight_line_has_no_error():
-    """f = 0: nothing is uncertain, and nothing is divided by zero."""
-    curve = solve_bvp(lambda t, y, dy: 0.0 * y, (0.0, 1.0), [1.0, 2.0], [3.0, 5.0])
-    assert curve.converged
-    np.testing.assert_allclose(curve.mean(0.25), [1.5, 2.75], atol=1e-12)
-    assert np.all(np.asarray(curve.std(TIMES)) < 1e-12)
-
-
-def three_springs(t, y, dy):
-    return -jnp.array([1.0, 2.0, 3.0]) * jnp.sin(y) + 0.1 * jnp.roll(y, 1)
-
-
-def test_zeroth_order_shares_one_covariance_and_agrees_with_first_order():
-    ya, yb = np.array([0.1, -0.2, 0.3]), np.array([1.0, 0.5, -0.4])
-
-    def solve(kind):
-        # error bars are about the mesh: the iteration has to end well below them
-        solver = solvers.Markov(linearisation=kind, n_points=16, tolerance=1e-11)
-        return solve_bvp(three_springs, (0.0, 1.0), ya, yb, solver=solver)
-
-    zeroth, first = solve("zeroth"), solve("first")
-    assert zeroth.converged
-    assert zeroth.posterior.E.shape[2] == 1  # one block for all dimensions
-    cov = np.asarray(zeroth.cov(0.3, 0.6))
-    np.testing.assert_allclose(cov, cov[0, 0] * np.eye(3), atol=1e-12 * cov[0, 0])
-    spread = np.asarray(first.std(TIMES)) + np.asarray(zeroth.std(TIMES))
-    assert np.all(np.abs(np.asarray(zeroth.mean(TIMES) - first.mean(TIMES))) < 2 * spread)
-
-
-class TestParametersOfTheField:
-    def test_every_member_has_its_own(self):
-        rates = np.array([0.5, 1.0, 2.0])
-        curve = solve_ivp(lambda t, y, k: -k * y, (0.0, 1.0), np.ones((3, 1)), args=rates)
-        np.testing.assert_allclose(curve.mean(1.0)[:, 0], np.exp(-rates), rtol=1e-5)
-
-    def test_batch_axes_are_checked(self):
-        with pytest.raises(ValueError, match=r"args must have the batch axes \(3,\)"):
-            solve_ivp(lambda t, y, k: -k * y, (0.0, 1.0), np.ones((3, 1)), args=np.ones(2))
-
-
-@pytest.mark.parametrize("kind", ["curve", "function", "samples"])
-def test_guesses_lead_to_the_solution_they_are_near(kind):
-    """Bratu's equation has two solutions; the upper one is found from a guess near it."""
-    field = lambda t, y, dy: -jnp.exp(y)  # noqa: E731
-    t = np.linspace(0.0, 1.0, 9)
-    high = {
-        "function": lambda t: 4.0 * jnp.sin(jnp.pi * t)[None],
-        "samples": 4.0 * np.sin(np.pi * t)[:, None],
-    }
-    guess = high.get(kind)
-    if kind == "curve":
-        guess = solve_bvp(field, (0.0, 1.0), [0.0], [0.0], guess=high["samples"])
-    curve = solve_bvp(field, (0.0, 1.0), [0.0], [0.0], guess=guess)
-    # theta = sqrt(2) cosh(theta / 4) has the roots 1.5171646 and 10.9387028
-    expected = 2.0 * np.log(np.cosh(10.9387028 / 4.0))
-    assert curve.converged
-    np.testing.assert_allclose(curve.mean(0.5), [expected], rtol=2e-5)
-
-
-def test_uncertain_oscillator():
-    y0, dy0 = Gaussian([1.0], [[0.01]]), Gaussian([0.0], [[0.04]])
-    curve = solve_ivp(oscillator, (0.0, 6.0), y0, dy0, solver=solvers.Markov())
-    t = np.array([0.0, 1.5, 6.0])
-    np.testing.assert_allclose(curve.mean(t)[:, 0], np.cos(t), atol=1e-5)
-    np.testing.assert_allclose(curve.std(t)[:, 0], [0.1000, 0.1996, 0.1111], rtol=0.01)
-    boundary = curve.std(t, source="boundary")[:, 0]
-    np.testing.assert_allclose(boundary, curve.std(t)[:, 0], rtol=1e-3)
-
-
-def decay(t, y):
-    return -y
-
-
-def test_first_order_problem_and_batch():
-    y0 = np.array([[1.0], [2.0], [-0.5]])
-    curve = solve_ivp(decay, (0.0, 3.0), y0, solver=solvers.Markov())
-    assert curve.converged.shape == (3,)
-    np.testing.assert_allclose(curve.mean(2.0), y0 * np.exp(-2.0), atol=1e-5)
-
-
-def minus_log(t, y, dy):
-    return -jnp.log(y)
-
-
-def test_a_bad_member_is_flagged_and_the_rest_unharmed():
-    solver = solvers.Markov(max_points=32)
-    with pytest.warns(ConvergenceWarning, match="1 of 3 solutions did not converge"):
-        curve = solve_bvp(
-            minus_log, (0.0, 1.0), [[0.5], [-1.0], [2.0]], [[1.0], [-2.0], [1.5]], solver=solver
-        )
-    assert list(np.asarray(curve.converged)) == [True, False, True]
-    assert np.isfinite(np.asarray(curve.mean(0.5))[[0, 2]]).all()
-
-
-class Spring(eqx.Module):
-    stiffness: jax.Array
-
-    def __call__(self, t, y, dy):
-        return -self.stiffness * jnp.sin(y)
-
-
-def test_gradients_through_a_solve():
-    """Reverse and forward mode against finite differences of tight solutions."""
-    solver = solvers.Markov(n_points=33)
-
-    def middle(stiffness, end):
-        curve = solve_bvp(Spring(stiffness), (0.0, 1.0), jnp.zeros(1), end, solver=solver)
-        return curve.mean(0.5)[0]
-
-    k, end = jnp.array(3.0), jnp.array([1.0])
-    by_k, by_end = jax.jit(jax.grad(middle, argnums=(0, 1)))(k, end)
-    forward = jax.jacfwd(middle)(k, end)
-    h = 1e-4
-    tight = solvers.Markov(6, n_points=65)
-
-    def value(k, e):
-        return float(
-            solve_bvp(Spring(jnp.array(k)), (0.0, 1.0), [0.0], [e], solver=tight).mean(0.5)[0]
-        )
-
-    np.testing.assert_allclose(by_k, (value(3 + h, 1) - value(3 - h, 1)) / (2 * h), rtol=1e-4)
-    np.testing.assert_allclose(by_end[0], (value(3, 1 + h) - value(3, 1 - h)) / (2 * h), rtol=1e-4)
-    np.testing.assert_allclose(forward, by_k, rtol=1e-6)
-
-
-def test_a_solve_inside_jit_and_vmap():
-    """With a plain function, which is not something that JAX can differentiate."""
-    solver = solvers.Markov(n_points=33)
-
-    def middle(end):
-        return solve_bvp(linear_field, (0.0, 1.0), YA, end, solver=solver).mean(0.5)
-
-    ends = jnp.stack([YB, 2.0 * YB])
-    inside = jax.jit(jax.vmap(middle))(ends)
-    outside = solve_bvp(linear_field, (0.0, 1.0), YA, ends, solver=solver).mean(0.5)
-    # the two take different ways to the same posterior mean, up to the error of the mesh
-    np.testing.assert_allclose(inside, outside, atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: solvers.Markov(order=9), "order must be at most 8"),
-        (lambda: solvers.Markov(order=1), "order must be a whole number >= 2"),
-        (lambda: solvers.Markov(n_points=3), "n_points must be a whole number"),
-        (lambda: solvers.Markov(rtol=0.0), "rtol and atol must not both be zero"),
-        (lambda: solvers.Markov(calibration="guess"), "calibration must be one of"),
-        (lambda: solvers.Markov(linearisation="second"), "linearisation must be one of"),
-        (
-            lambda: solve_ivp(
-                oscillator,
-                (0, 1),
-                [0.0],
-                [1.0],
-                solver=solvers.Markov(prior=solvers.WienerPrior(1), n_points=9),
-            ),
-            "order must not be below that of the ODE",
-        ),
-    ],
-)
-def test_bad_input_is_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -33,6 +33,7 @@ class Task(NamedTuple):
     members: np.ndarray
     nodes: np.ndarray  # (members, n) or (n,)
     states: np.ndarray  # (members, n, m, d)
+    spent: np.ndarray | int = 0  # evaluations that it took to find these
 
     @property
     def shared(self) -> bool:
@@ -102,6 +103,19 @@ def _remesh(posterior: Any, density: Array, order: int, size: int) -> tuple:
     return jax.vmap(one)(posterior, density)
 
 
+def states_at(posterior: Any, nodes: np.ndarray, order: int) -> np.ndarray:
+    """The means of some posteriors and their derivatives at the same nodes: (batch, n, m, d)."""
+    return _padded_rows(_means_at, (posterior,), jnp.asarray(nodes), order)
+
+
+@eqx.filter_jit
+def _means_at(posterior: Any, nodes: Array, order: int) -> Array:
+    def one(posterior: Any) -> Array:
+        return jnp.stack([posterior.mean(nodes, d) for d in range(order + 1)], axis=1)
+
+    return jax.vmap(one)(posterior)
+
+
 def solve_in_rounds(
     settings: Settings,
     problem: Problem,
@@ -112,6 +126,8 @@ def solve_in_rounds(
 ) -> Finished:
     """All members of a batch with one axis, in their order."""
     evaluations = np.zeros(len(problem.values), dtype=int)
+    for task in tasks:
+        evaluations[task.members] += task.spent
     problem = problem.as_arrays(np.asarray)
     initial = problem.conditions != BOUNDARY
     if initial and not settings.first_order:

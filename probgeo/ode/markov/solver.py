@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_positive, as_whole_number, is_concrete
-from probgeo.ode.curve import NOT_FINITE, Curve
+from probgeo.ode.curve import NOT_FINITE, OK, Curve
 from probgeo.ode.guess import Guess, guess_states
 from probgeo.ode.markov.forward import (
     classical_states,
@@ -18,11 +18,13 @@ from probgeo.ode.markov.forward import (
     steps_of_batch,
     walking_tolerance,
 )
+from probgeo.ode.markov.integral import is_worthwhile
 from probgeo.ode.markov.mesh import at_least
 from probgeo.ode.markov.prior import MaternPrior, Prior, WienerPrior
 from probgeo.ode.markov.rounds import (
     Task,
     solve_in_rounds,
+    states_at,
     straight_lines,
 )
 from probgeo.ode.markov.solve import Settings, finish, iterate
@@ -30,6 +32,7 @@ from probgeo.ode.problem import BOUNDARY, Problem
 
 DIFFERENTIABLE_SWEEPS = 2
 FIRST_SIZE = 16  # nodes of the first mesh
+COARSE = 24  # nodes of the mesh that is solved before a large one
 LARGEST_FIRST = 768  # and of one that follows the steps of a classical solver,
 NODES_A_STEP = 3  # this many each: many more steps are a matter of stability, not of accuracy
 
@@ -184,8 +187,10 @@ class Markov(eqx.Module):
             highest = np.full_like(lower[:, :, :1], np.nan)  # a guess does not know it
             return [Task(members, nodes, np.concatenate([lower, highest], axis=2))]
         if problem.conditions == BOUNDARY:
-            lines = straight_lines(self._settings(), flat, jnp.asarray(nodes))
-            return [Task(members, nodes, np.asarray(lines))]
+            lines = np.asarray(straight_lines(self._settings(), flat, jnp.asarray(nodes)))
+            if is_worthwhile(size, problem.dimension, self.first_order):
+                return [Task(members, nodes, lines)]
+            return [self._from_a_coarse_mesh(flat, Task(members, nodes, lines))]
         rtol, stiff = walking_tolerance(self.rtol), self.stiff
         if self.n_points is not None:
             return [_walk_on(flat, rtol, stiff, members, np.broadcast_to(nodes, (count, size)))]
@@ -202,6 +207,18 @@ class Markov(eqx.Module):
             meshes = jax.vmap(lambda s, size=size: mesh_from_steps(s, int(size)))(own)
             tasks.append(_walk_on(flat.members(k), rtol, stiff, k, np.asarray(meshes)))
         return tasks
+
+    def _from_a_coarse_mesh(self, flat: Problem, fine: Task) -> Task:
+        """Begin with a coarse solution where there is one: few sweeps do then on the fine mesh."""
+        settings, nodes = self._settings(), np.linspace(0.0, 1.0, COARSE)
+        lines = np.asarray(straight_lines(settings, flat, jnp.asarray(nodes)))
+        task = Task(fine.members, nodes, lines)
+        found = solve_in_rounds(settings, flat, [task], self.sweeps, COARSE, adaptive=False)
+        states = states_at(found.posterior, fine.nodes, flat.order)
+        solved = (found.status == OK)[:, None, None, None]
+        return fine._replace(
+            states=np.where(solved, states, fine.states), spent=found.n_evaluations
+        )
 
 
 def _walk_on(
