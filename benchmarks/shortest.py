@@ -9,7 +9,7 @@ import numpy as np
 
 from probgeo import initial
 from probgeo.geometry.initial.descent import descend, descend_quadratically
-from probgeo.geometry.polyline import measure, straight
+from probgeo.geometry.polyline import measure, refined, straight
 from probgeo.geometry.rows import padded
 
 SEGMENTS = 64
@@ -35,5 +35,8 @@ def candidates(metric, data, a, b):
 
 def shortest_lengths(metric, data, a, b):
     """The lengths (B,) of the shortest of these curves."""
-    found = [padded(measure, metric, x)[1] for x in candidates(metric, data, a, b)]
+    found = [
+        padded(measure, metric, refined(x, 8 * SEGMENTS + 1))[1]
+        for x in candidates(metric, data, a, b)
+    ]
     return np.min(np.where(np.isfinite(found), found, np.inf), axis=0)

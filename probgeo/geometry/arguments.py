@@ -42,7 +42,8 @@ def check_dimensions(metric: Metric, shapes: dict[str, tuple[int, ...]]) -> None
             raise ValueError(f"{name} must have shape (..., {known}), got {shape}")
     if len({shape[-1] for shape in shapes.values()}) > 1:
         raise ValueError(f"the last axes must be of one size D, got {_listed(shapes)}")
-    as_metric(metric, next(iter(shapes.values()))[-1])
+    if known is None:
+        as_metric(metric, next(iter(shapes.values()))[-1])
 
 
 def _dimension_of(metric: Any) -> int | None:

@@ -41,6 +41,9 @@ class Shifted(Posterior):
     posterior: Posterior
     origin: Float[Array, " d"]
 
+    def mesh(self) -> list[Array]:
+        return self.posterior.mesh()
+
     def mean(self, tau: Array, derivative: int) -> Array:
         mean = self.posterior.mean(tau, derivative)
         return mean if derivative else self.origin + mean

@@ -1,4 +1,4 @@
-"""Geodesics on meshes of a few sizes, each four times as fine as the one before.
+"""Geodesics on meshes of a few sizes, each finer than the one before.
 
 `solvers.Markov` can find a mesh for every curve, and compiles a program for every size of mesh and
 batch that it meets on the way. Geodesics come in crowds, and most of them are smooth: equal steps
@@ -7,11 +7,13 @@ of a few sizes do, for batches of a few sizes, and the first call is over ten ti
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from probgeo.geometry.polyline import resized
 from probgeo.geometry.rows import (
@@ -20,29 +22,53 @@ from probgeo.geometry.rows import (
     curve_rows,
     filled,
     join_curves,
+    padded,
     replace_curves,
     replace_rows,
     take,
 )
-from probgeo.ode.curve import OK, TOO_COARSE
+from probgeo.ode.curve import OK, TOO_COARSE, Posterior, map_on_one_mesh
 from probgeo.ode.markov import Markov
 from probgeo.ode.problem import Problem
 
-RUNGS = (40, 160, 640)  # numbers of nodes: few, for each is compiled
-AT_ONCE = (64, 16, 4)  # members solved at a time on each: one program a rung
+RUNGS = (20, 40, 80, 160, 640)  # numbers of nodes: few, for each is compiled
+AT_ONCE = (128, 16, 16, 16, 4)  # members solved at a time on each: one program a rung
 SWEEPS = 6  # from a good start fewer do, and a bad one is better mended than followed
-NODES_A_SEGMENT = 0.75  # of a start that is fine enough: what a first mesh needs
+LARGEST_LOST = 80  # nodes up to which a finer mesh is tried where the solver does not converge
+NODES_A_SEGMENT = 0.6  # of a start that is fine enough: what a first mesh needs
 SAFETY = 1.1
-
-
-class Quality(Protocol):
-    """What is asked of a solution: its numerical error, and how far it goes, both (B,)."""
-
-    error: Any
-    extent: Any
+POINTS = 65  # of a curve that are kept for the next mesh
 
 
 Measure = Callable[[Rows, np.ndarray, int], Any]
+
+
+class Reach(NamedTuple):
+    """Of one curve on [0, 1]."""
+
+    error: Float[Array, "..."]  # twice its largest numerical standard deviation
+    extent: Float[Array, "..."]  # how far it gets from its beginning
+    points: Float[Array, "... t d"]  # of its mean, relative to its beginning, at equal steps
+
+
+@eqx.filter_jit
+def reach_batch(_: None, rows: tuple[Posterior, Array]) -> Reach:
+    """How far curves that share their nodes go, and how uncertain they are half-way between."""
+    posterior, nodes = rows
+    breaks = jnp.concatenate([jnp.zeros(1), jnp.clip(nodes[0], 0.0, 1.0), jnp.ones(1)])
+    middle = 0.5 * (breaks[1:] + breaks[:-1])
+
+    def one(posterior: Posterior) -> Reach:
+        points = posterior.mean(jnp.linspace(0.0, 1.0, POINTS), 0)
+        points = points - points[0]
+        spread = posterior.marginal(middle, 0, "numerical")
+        return Reach(
+            2.0 * jnp.sqrt(jnp.max(jnp.trace(spread, axis1=1, axis2=2))),
+            jnp.sqrt(jnp.max(jnp.sum(points**2, axis=-1))),
+            points,
+        )
+
+    return map_on_one_mesh(one, posterior)
 
 
 def is_adaptive(solver: Any) -> bool:
@@ -61,24 +87,24 @@ def on_mesh(solver: Markov, size: int, sweeps: int) -> Markov:
 def climb(
     solver: Any,
     problem: Problem,
-    measure: Measure,
     points: np.ndarray | None = None,
     segments: np.ndarray | None = None,
+    measure: Measure | None = None,
     patient: bool = False,
 ) -> tuple[Rows, Any]:
     """Curves that meet the tolerance of the solver, each on the first mesh that allows it.
 
     Parameters
     ----------
-    measure : function (rows, members, least) -> Quality
-        `least` is the size of batches.
     points : array (B, T, D), optional
         First curves of a boundary value problem.
     segments : array (B,), optional
         How many it takes to resolve each.
+    measure : function (rows, members, least) -> rows, optional
+        Whatever else is to be known of the curves; `least` is the size of batches.
     patient : bool
-        Whether to go on with finer meshes, and more sweeps on the finest, where the solver does
-        not converge.
+        Whether to go on beyond `LARGEST_LOST` nodes, and with more sweeps on the finest mesh,
+        where the solver does not converge.
     """
     rungs = [n for n in RUNGS if n <= solver.max_points] or [solver.max_points]
     count = len(problem.values)
@@ -97,19 +123,21 @@ def climb(
         most = min(AT_ONCE[min(k, len(AT_ONCE) - 1)], everyone)
         solve = partial(_solve_part, fixed, problem, points, measure, most)
         parts = [solve(here[part]) for part in chunks(len(here), most)]
-        new = join_curves([rows for rows, _ in parts])
-        found = jax.tree.map(lambda *x: np.concatenate(x), *(found for _, found in parts))
+        new = join_curves([rows for rows, *_ in parts])
+        reach, found = jax.tree.map(
+            lambda *x: np.concatenate(x), *((reach, found) for _, reach, found in parts)
+        )
         evaluations[here] += new.n_evaluations
-        allowed = float(solver.atol) + float(solver.rtol) * found.extent
-        excess = np.asarray(found.error) / np.maximum(allowed, 1e-300)
+        allowed = float(solver.atol) + float(solver.rtol) * reach.extent
+        excess = reach.error / np.maximum(allowed, 1e-300)
         solved = new.status == OK
         step = _next_rung(rungs, k, solver.prior.q, np.where(solved, excess, np.inf))
-        due[here] = np.where(solved | patient, step, -1)
+        due[here] = np.where(solved | patient | (size < LARGEST_LOST), step, -1)
         new.status[solved & (excess > 1.0)] = TOO_COARSE
         if points is not None:
-            usable = solved & np.isfinite(found.points).all(axis=(1, 2))
-            points = resized(points, found.points.shape[1])
-            points[here[usable]] = found.points[usable]
+            usable = solved & np.isfinite(reach.points).all(axis=(1, 2))
+            points = resized(points, POINTS)
+            points[here[usable]] = reach.points[usable]
         if curve is None:  # rows of others are filled in later
             rows = np.zeros(count, dtype=int)
             rows[here] = np.arange(len(here))
@@ -134,13 +162,14 @@ def _solve_part(
     solver: Any,
     problem: Problem,
     points: np.ndarray | None,
-    measure: Measure,
+    measure: Measure | None,
     size: int,
     index: np.ndarray,
-) -> tuple[Rows, Any]:
+) -> tuple[Rows, Reach, Any]:
     guess = None if points is None else points[index]
     rows = solve_padded(solver, problem, index, guess, size)
-    return rows, measure(rows, index, size)
+    reach = padded(reach_batch, None, (rows.posterior, rows.nodes), least=size)
+    return rows, reach, None if measure is None else measure(rows, index, size)
 
 
 def solve_padded(

@@ -18,10 +18,10 @@ from jaxtyping import Array, Float
 
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.equation import Metric
-from probgeo.ode.curve import Posterior
+from probgeo.ode.curve import Posterior, map_on_one_mesh
 
-GAUSS = 5  # points between two nodes at which the length and its uncertainty are integrated
-POINTS = 65  # that are kept of every curve
+GAUSS = 5  # points between two nodes at which lengths are integrated,
+GAUSS_OF_SPREAD = 2  # and their uncertainty
 DRAWS_AT_ONCE = 16
 
 
@@ -64,16 +64,6 @@ class Measured(NamedTuple):
     energy: Float[Array, "..."]
     numerical: Float[Array, "..."]  # variances of the length, by their source
     boundary: Float[Array, "..."]
-    error: Float[Array, "..."]  # twice the largest numerical standard deviation of the curve
-    extent: Float[Array, "..."]  # how far the curve gets from its beginning
-    points: Float[Array, "... t d"]  # of the mean curve, relative to that, at equal steps
-
-
-class Reach(NamedTuple):
-    """Of one curve on [0, 1]."""
-
-    error: Float[Array, "..."]  # twice its largest numerical standard deviation
-    extent: Float[Array, "..."]  # how far it gets from its beginning
 
 
 def gauss_rule(nodes: Float[Array, " n"], count: int) -> tuple[Array, Array]:
@@ -93,53 +83,48 @@ def speeds(metric: Metric, c: Float[Array, "t d"], dc: Float[Array, "t d"]) -> F
 
 
 def measure_curve(metric: Metric, posterior: Posterior, nodes: Float[Array, " n"]) -> Measured:
-    """Length of one posterior over curves on [0, 1], by linearisation, and its largest error."""
+    """Length of one posterior over curves on [0, 1], by linearisation."""
     times, weights = gauss_rule(nodes, GAUSS)
-    everywhere = jnp.concatenate([times, jnp.linspace(0.0, 1.0, POINTS)])
-    c, dc = posterior.mean(everywhere, 0), posterior.mean(everywhere, 1)
-    points = c[times.size :] - c[times.size]
-    along = speeds(metric, c[: times.size], dc[: times.size])
+    along = speeds(metric, posterior.mean(times, 0), posterior.mean(times, 1))
     length, energy = jnp.sum(weights * along), jnp.sum(weights * along**2)
     round_off = (16.0 * jnp.finfo(float).eps * length) ** 2
-    excess = expected_excess(metric, posterior, times, weights, c[: times.size], dc[: times.size])
-    spread = posterior.marginal(times, 0, "numerical")
-    ends = np.array([times.size, -1])
     return Measured(
         length=length,
         energy=energy,
-        numerical=excess**2 + round_off,
-        boundary=first_variation(metric, posterior, c[ends], dc[ends]),
-        error=2.0 * jnp.sqrt(jnp.max(jnp.trace(spread, axis1=1, axis2=2))),
-        extent=jnp.sqrt(jnp.max(jnp.sum(points**2, axis=-1))),
-        points=points,
+        numerical=expected_excess(metric, posterior, nodes) ** 2 + round_off,
+        boundary=first_variation(metric, posterior),
     )
 
 
 def expected_excess(
-    metric: Metric, posterior: Posterior, times: Array, weights: Array, c: Array, dc: Array
+    metric: Metric, posterior: Posterior, nodes: Float[Array, " n"]
 ) -> Float[Array, ""]:
     """beta: by how much draws are longer than the mean curve, from the numerical error alone.
 
     1/2 of the integral of |delta'|^2 across the curve, over the speed. Curvature is left out: it
     matters for slow errors only, and errors are mostly fast.
     """
+    times, weights = gauss_rule(nodes, GAUSS_OF_SPREAD)
+    c, dc = posterior.mean(times, 0), posterior.mean(times, 1)
     cov = posterior.marginal(times, 1, "numerical")
 
-    def one(x: Array, v: Array, cov: Array) -> Array:
-        tensor, Mv = metric(x), metric.apply(x, v)
+    def across(x: Array, v: Array) -> Float[Array, "d d"]:
+        """M without what it measures along v, over twice the speed."""
+        Mv = metric.apply(x, v)
         square = v @ Mv
         safe = jnp.where(square > 0, square, 1.0)
-        across = jnp.sum(tensor * cov) - Mv @ cov @ Mv / safe
-        return jnp.where(square > 0, 0.5 * jnp.maximum(across, 0.0) / jnp.sqrt(safe), 0.0)
+        form = 0.5 * (metric(x) - jnp.outer(Mv, Mv) / safe) / jnp.sqrt(safe)
+        return jnp.where(square > 0, form, 0.0)
 
-    return jnp.sum(weights * jax.vmap(one)(c, dc, cov))
+    excess = jnp.sum(jax.vmap(across)(c, dc) * cov, axis=(1, 2))
+    return jnp.sum(weights * jnp.maximum(excess, 0.0))
 
 
-def first_variation(
-    metric: Metric, posterior: Posterior, c: Float[Array, "2 d"], dc: Float[Array, "2 d"]
-) -> Float[Array, ""]:
+def first_variation(metric: Metric, posterior: Posterior) -> Float[Array, ""]:
     """Variance of the length from uncertain ends."""
-    cov = posterior.marginal(jnp.array([0.0, 1.0]), 0, "boundary")
+    ends = jnp.array([0.0, 1.0])
+    c, dc = posterior.mean(ends, 0), posterior.mean(ends, 1)
+    cov = posterior.marginal(ends, 0, "boundary")
     lowered = jax.vmap(metric.apply)(c, dc)
     square = jnp.sum(lowered * dc, axis=-1)
     variances = jnp.einsum("ti,tij,tj->t", lowered, cov, lowered)
@@ -193,21 +178,7 @@ def hermite_length(
 
 
 @eqx.filter_jit
-def reach_batch(metric: Any, rows: tuple[Posterior, Array]) -> Reach:
-    """How far curves go, and how uncertain they are."""
-
-    def one(posterior: Posterior, nodes: Array) -> Reach:
-        times, _ = gauss_rule(nodes, GAUSS)
-        away = posterior.mean(times, 0) - posterior.mean(jnp.zeros(1), 0)
-        spread = posterior.marginal(times, 0, "numerical")
-        return Reach(
-            2.0 * jnp.sqrt(jnp.max(jnp.trace(spread, axis1=1, axis2=2))),
-            jnp.sqrt(jnp.max(jnp.sum(away**2, axis=-1))),
-        )
-
-    return jax.vmap(one)(*rows)
-
-
-@eqx.filter_jit
 def measure_batch(metric: Metric, rows: tuple[Posterior, Array]) -> Measured:
-    return jax.vmap(lambda p, t: measure_curve(metric, p, t))(*rows)
+    """Lengths of curves that share their nodes."""
+    posterior, nodes = rows
+    return map_on_one_mesh(lambda p: measure_curve(metric, p, nodes[0]), posterior)

@@ -25,18 +25,20 @@ from probgeo.geometry.fields import GeodesicField, TransportField
 from probgeo.geometry.geodesic import NO_METRIC, Geodesic, Method, check_method
 from probgeo.geometry.initial import Start, default_start
 from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
-from probgeo.geometry.length import Reach, ScalarGaussian, reach_batch
+from probgeo.geometry.length import ScalarGaussian
 from probgeo.geometry.results import as_curve, progress_bar, spread_out, warn
-from probgeo.geometry.rows import chunks, join_curves, padded
+from probgeo.geometry.rows import chunks, join_curves
 from probgeo.geometry.search import Task, search
 from probgeo.ode.curve import Curve, Source
 from probgeo.ode.markov import Markov
 from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
 from probgeo.ode.solve import Solver
 
-ZEROTH_FROM = 16  # dimensions from which the default solver does without Jacobians
-RTOL = 1e-4  # of the default solver: errors of positions relative to how far a geodesic goes
-AT_ONCE = (256, 64)  # geodesics solved at a time, and if they are few or have many dimensions
+ZEROTH_FROM = 4  # dimensions from which the default solver does without Jacobians
+RTOL = 1e-3  # of the default solver: errors of positions relative to how far a geodesic goes
+TOLERANCE = 1e-5  # of its residuals, which the last step squares
+MANY = 16
+AT_ONCE = (256, 64)  # geodesics solved at a time, and if they have `MANY` dimensions
 
 
 class Manifold(eqx.Module):
@@ -47,7 +49,7 @@ class Manifold(eqx.Module):
     metric : Metric, or function x (D,) -> (D, D)
         See `probgeo.metrics`. A function must be traceable by JAX.
     solver : optional
-        One of `probgeo.solvers`. By default `solvers.Markov()`, from D = 16 on without Jacobians.
+        One of `probgeo.solvers`. By default `solvers.Markov()`, from D = 4 on without Jacobians.
     start : Start, optional
         How first curves are found, see `probgeo.initial`. By default energy descent, and for local
         metrics also continuation in their sharpness and a graph over their centres.
@@ -120,12 +122,13 @@ class Manifold(eqx.Module):
             with_spread(np.zeros_like(origin), ends["a"], shape, index),
             with_spread(last[index] - origin, ends["b"], shape, index),
             args=origin,
+            check=False,
         )
         task = Task(self.metric, problem, origin, last[index])
         solver, start = self._solver(shape[-1]), self.start or default_start(self.metric)
         parts = []
         with progress_bar(len(index), progress, "geodesics") as bar:
-            for k in chunks(len(index), _at_once(len(index), shape[-1], chunk)):
+            for k in chunks(len(index), _at_once(shape[-1], chunk)):
                 part = task if len(k) == len(index) else task.members(k)
                 parts.append(
                     search(part, solver, start, None if points is None else points[index][k])
@@ -191,10 +194,11 @@ class Manifold(eqx.Module):
             with_spread(np.zeros_like(first[index]), starts["a"], shape, index),
             with_spread(slope[index], starts["v"], shape, index),
             args=first[index],
+            check=False,
         )
         solver, parts = self._solver(shape[-1]), []
         with progress_bar(len(index), progress, "exponential maps") as bar:
-            for k in chunks(len(index), _at_once(len(index), shape[-1], chunk)):
+            for k in chunks(len(index), _at_once(shape[-1], chunk)):
                 part = problem if len(k) == len(index) else problem.members(k)
                 parts.append(_shoot(solver, part))
                 bar.update(len(k))
@@ -227,6 +231,7 @@ class Manifold(eqx.Module):
             (0.0, 1.0),
             with_spread(mean, vector, shape, everyone),
             args=jax.tree.map(flat, curve.posterior),
+            check=False,
         )
         carried = self._solver(shape[-1]).solve(problem)
         warn(carried, "transports")
@@ -250,7 +255,8 @@ class Manifold(eqx.Module):
     def _solver(self, dimension: int) -> Solver:
         if self.solver is not None:
             return self.solver
-        return Markov(rtol=RTOL, linearisation="zeroth" if dimension >= ZEROTH_FROM else "first")
+        linearisation = "zeroth" if dimension >= ZEROTH_FROM else "first"
+        return Markov(rtol=RTOL, tolerance=TOLERANCE, linearisation=linearisation)
 
     def _joined(
         self, parts: list, usable: np.ndarray, origin: np.ndarray, batch: tuple[int, ...]
@@ -259,7 +265,7 @@ class Manifold(eqx.Module):
         names = tuple(dict.fromkeys(name for _, found in parts for name in found))
         number = {name: k for k, name in enumerate(names)}
         won = [np.array([number[n] for n in local])[found.won] for found, local in parts]
-        rest = [(found.measured._replace(points=found.won), found.flag) for found, _ in parts]
+        rest = [(found.measured, found.flag) for found, _ in parts]
         measured, flag = jax.tree.map(lambda *x: np.concatenate(x), *rest)
         rows = spread_out(join_curves([found.curve for found, _ in parts]), usable)
         measured, flag, won = spread_out((measured, flag, np.concatenate(won)), usable)
@@ -281,19 +287,14 @@ def _shoot(solver: Solver, problem: Problem) -> Any:
     """Rows of curves from initial values."""
     if not is_adaptive(solver):
         return solve_padded(solver, problem, np.arange(len(problem.values)))
-
-    def measure(rows: Any, members: np.ndarray, least: int) -> Reach:
-        return padded(reach_batch, None, (rows.posterior, rows.nodes), least=least)
-
-    return climb(solver, problem, measure, patient=True)[0]
+    return climb(solver, problem, patient=True)[0]
 
 
-def _at_once(count: int, dimension: int, chunk: int | None) -> int:
+def _at_once(dimension: int, chunk: int | None) -> int:
     """How many geodesics are solved at a time."""
     if chunk is not None:
         return as_whole_number("chunk", chunk, 1)
-    many, few = AT_ONCE
-    return many if count > 2 * few and dimension < ZEROTH_FROM else few
+    return AT_ONCE[0] if dimension < MANY else AT_ONCE[1]
 
 
 @eqx.filter_jit

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from probgeo.geometry.equation import Metric
 
-GAUSS = 3  # points a segment at which a smooth curve is measured
+GAUSS = 6  # points a segment at which a smooth curve is measured
 
 
 def straight(a: np.ndarray, b: np.ndarray, segments: int) -> np.ndarray:
@@ -30,6 +30,15 @@ def doubled(points: np.ndarray) -> np.ndarray:
     out = np.empty((count, 2 * size - 1, dimension))
     out[:, ::2], out[:, 1::2] = points, middle
     return out
+
+
+def refined(points: np.ndarray, size: int) -> np.ndarray:
+    """Doubled until there are `size` points."""
+    while points.shape[1] < size:
+        points = doubled(points)
+    if points.shape[1] > size:
+        raise ValueError("the numbers of segments of the starts must differ by powers of two")
+    return points
 
 
 def resized(points: np.ndarray, size: int) -> np.ndarray:

@@ -24,22 +24,21 @@ from probgeo.geometry.initial import (
 )
 from probgeo.geometry.initial.base import measured as measured_starts
 from probgeo.geometry.initial.descent import descend_quadratically, resolve
-from probgeo.geometry.initial.multistart import equally_fine, vertices_of
+from probgeo.geometry.initial.multistart import vertices_of
 from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
 from probgeo.geometry.length import Measured, measure_batch
-from probgeo.geometry.polyline import doubled, straight
+from probgeo.geometry.polyline import refined, straight
 from probgeo.geometry.rows import Rows, padded, replace_curves, replace_rows
 from probgeo.ode.curve import OK
 from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver
 
-LINE_SEGMENTS = 64  # on which the straight line is measured
+LINE_SEGMENTS = 32  # on which the straight line is measured
 SLACK = 1e-6  # relative excess of a length that is put down to round-off and quadrature
 DEVIATIONS = 3.0  # standard deviations of a length that are put down to the numerics
 FINEST = 256  # segments of a polygon
 RESOLVED, POLISHED = 1e-4, 1e-8  # relative decreases of energy that are not worth another step
 POLISHING_STEPS = 100
-ROWS = ("points", "energy", "length", "segments", "which")  # of starts
 
 
 class Task(NamedTuple):
@@ -82,7 +81,7 @@ def search(
         starts = candidate(part, left, best)
         new = _solve(part, solver, starts, len(names), patient=found is not None)
         names += starts.names
-        best = starts if best is None else _lower(best, left, starts)
+        best = starts if best is None else best.shorter(left, starts)
         known[left] = np.minimum(known[left], starts.length)
         found = new if found is None else _shorter(found, left, new)
         good = found.curve.status == OK
@@ -130,35 +129,16 @@ def _resolved(task: Task, starts: Starts) -> Starts:
     points, needed = resolve(task.metric, starts.points[left], FINEST, RESOLVED)
     new = measured_starts(task.metric, points, "", needed)
     usable = np.isfinite(new.length)
-    return _with_rows(starts, left[usable], _rows_of(new, usable))
+    new = new._replace(which=starts.which[left], names=starts.names)
+    return starts.replaced(left[usable], new.members(usable))
 
 
 def _polished(task: Task, left: np.ndarray, best: Starts | None) -> Starts:
     """The best start so far on the finest polygon, and very close to its least energy."""
     assert best is not None
-    points = best.points[left]
-    while points.shape[1] - 1 < FINEST:
-        points = doubled(points)
+    points = refined(best.points[left], FINEST + 1)
     points = descend_quadratically(task.metric, points, POLISHING_STEPS, POLISHED)
     return measured_starts(task.metric, points, "polished start")
-
-
-def _lower(old: Starts, index: np.ndarray, new: Starts) -> Starts:
-    """Starts of lower energy where there are any."""
-    lower = new.energy < old.energy[index]
-    return _with_rows(old, index[lower], _rows_of(new, lower))
-
-
-def _rows_of(starts: Starts, index: np.ndarray) -> Starts:
-    rows = {name: getattr(starts, name)[index] for name in ROWS}
-    return starts._replace(**rows)
-
-
-def _with_rows(old: Starts, index: np.ndarray, new: Starts) -> Starts:
-    """Some rows replaced, but for the names of where they come from."""
-    old, new = equally_fine([old, new])
-    points, energy, length, segments = replace_rows(tuple(old[:4]), index, tuple(new[:4]))
-    return Starts(points, energy, length, segments, old.which, old.names)
 
 
 def _solve(task: Task, solver: Solver, starts: Starts, offset: int, patient: bool) -> Found:
@@ -172,7 +152,9 @@ def _solve(task: Task, solver: Solver, starts: Starts, offset: int, patient: boo
         return padded(measure_batch, task.metric, rows, least=least)
 
     if is_adaptive(solver):
-        curve, measured = climb(solver, task.problem, measure, points, starts.segments, patient)
+        curve, measured = climb(
+            solver, task.problem, points, starts.segments, measure, patient
+        )
     else:
         everyone = np.arange(len(points))
         curve = solve_padded(solver, task.problem, everyone, points)

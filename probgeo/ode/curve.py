@@ -1,6 +1,6 @@
 """The answer of every solver: a Gaussian process posterior over the solution curve."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import equinox as eqx
@@ -41,6 +41,10 @@ class Posterior(eqx.Module):
     def mean(self, tau: Array, derivative: int) -> Float[Array, "*t d"]:
         raise NotImplementedError
 
+    def mesh(self) -> list[Array]:
+        """The arrays that depend on the nodes alone: equal for all members on one mesh."""
+        return []
+
     def cov(
         self, sigma: Array, tau: Array, derivative: tuple[int, int], source: Source
     ) -> Float[Array, "*t d d"]:
@@ -63,6 +67,23 @@ class Posterior(eqx.Module):
         factor = std[:, None] * covariance_factor(cov / (unit[:, None] * unit[None, :]))
         noise = jax.random.normal(key, (n, mean.size))
         return mean + (noise @ factor.T).reshape(n, *mean.shape)
+
+
+def map_on_one_mesh(function: Callable, posterior: Any, *rows: Any) -> Any:
+    """function(posterior, *row) for every member of a batch whose members share their nodes.
+
+    What depends on the nodes alone, bridges between them above all, is then computed only once.
+    """
+    shared = posterior.mesh()
+    if not shared:
+        return jax.vmap(function)(posterior, *rows)
+
+    def mesh(p: Posterior) -> list[Array]:
+        return p.mesh()
+
+    one = eqx.tree_at(mesh, posterior, [x[0] for x in shared])
+    axes = eqx.tree_at(mesh, jax.tree.map(lambda _: 0, posterior), [None] * len(shared))
+    return jax.vmap(function, in_axes=(axes, *(0 for _ in rows)))(one, *rows)
 
 
 class Curve(eqx.Module):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -49,6 +50,11 @@ def _interpolate(samples: Array, nodes: Array, orders: int) -> list[Array]:
         raise ValueError(
             f"guess must hold at least two samples, (..., T, D), got shape {samples.shape}"
         )
+    return _hermite_pieces(samples, nodes, orders)
+
+
+@eqx.filter_jit
+def _hermite_pieces(samples: Array, nodes: Array, orders: int) -> list[Array]:
     steps = samples.shape[-2] - 1
     slopes = jnp.asarray(jnp.gradient(samples, axis=-2))
     piece = jnp.clip(jnp.floor(nodes * steps).astype(int), 0, steps - 1)

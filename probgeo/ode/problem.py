@@ -112,16 +112,20 @@ def mean_basis(conditions: Conditions, derivative: int, tau: Array) -> Float[Arr
 
 
 def initial_value_problem(
-    f: Callable, t_span: Any, y0: Any, dy0: Any = None, args: Any = None
+    f: Callable, t_span: Any, y0: Any, dy0: Any = None, args: Any = None, check: bool = True
 ) -> Problem:
-    """Validate and normalise what `solve_ivp` was given."""
+    """Validate and normalise what `solve_ivp` was given; `check` f, unless it is known."""
     data = {"y0": y0} if dy0 is None else {"y0": y0, "dy0": dy0}
-    return _problem(f, t_span, data, args, INITIAL[len(data)], order=len(data))
+    problem = _problem(f, t_span, data, args, INITIAL[len(data)], order=len(data))
+    return _checked(problem) if check else problem
 
 
-def boundary_value_problem(f: Callable, t_span: Any, ya: Any, yb: Any, args: Any = None) -> Problem:
-    """Validate and normalise what `solve_bvp` was given."""
-    return _problem(f, t_span, {"ya": ya, "yb": yb}, args, BOUNDARY, order=2)
+def boundary_value_problem(
+    f: Callable, t_span: Any, ya: Any, yb: Any, args: Any = None, check: bool = True
+) -> Problem:
+    """Validate and normalise what `solve_bvp` was given; `check` f, unless it is known."""
+    problem = _problem(f, t_span, {"ya": ya, "yb": yb}, args, BOUNDARY, order=2)
+    return _checked(problem) if check else problem
 
 
 def _problem(
@@ -144,10 +148,15 @@ def _problem(
         spread = jnp.stack(factors, axis=-3)
 
     field = UnitTime(f, t0, t1 - t0, _as_args(args, shape[:-1]))
-    problem = Problem(field, values, spread, conditions, order)
+    return Problem(field, values, spread, conditions, order)
+
+
+def _checked(problem: Problem) -> Problem:
+    """That f is a vector field of the right shape, and finite where the solver starts."""
+    field, axes = problem.f, len(problem.batch_shape)
     point = jnp.zeros(problem.dimension)
-    first = jax.tree.map(lambda x: jnp.zeros(x.shape[len(shape) - 1 :], x.dtype), field.args)
-    check_vector_field(f, t0, *[point] * order, args=first)
+    first = jax.tree.map(lambda x: jnp.zeros(x.shape[axes:], x.dtype), field.args)
+    check_vector_field(field.f, field.t0, *[point] * problem.order, args=first)
     _check_start(problem)
     return problem
 

@@ -7,8 +7,10 @@ import numpy as np
 
 from probgeo._checks import as_whole_number
 from probgeo.geometry.equation import Metric
-from probgeo.geometry.polyline import measure, straight
-from probgeo.geometry.rows import padded
+from probgeo.geometry.polyline import measure, refined, straight
+from probgeo.geometry.rows import padded, replace_rows
+
+TIE = 1e-4  # relative difference of lengths that is none: the earlier start wins
 
 
 class Starts(NamedTuple):
@@ -31,6 +33,30 @@ class Starts(NamedTuple):
     segments: np.ndarray
     which: np.ndarray
     names: tuple[str, ...]
+
+    def members(self, index: np.ndarray) -> "Starts":
+        return Starts(*(x[index] for x in self[:-1]), names=self.names)
+
+    def shorter(self, index: np.ndarray, new: "Starts") -> "Starts":
+        """The same, but for those members, numbered by `index`, whose new start is shorter.
+
+        By length, not by energy: polygons may be coarse, and then their speed is uneven.
+        """
+        better = new.length < (1.0 - TIE) * self.length[index]
+        new = new._replace(which=new.which + len(self.names))
+        found = self.replaced(index[better], new.members(better))
+        return found._replace(names=self.names + new.names)
+
+    def replaced(self, index: np.ndarray, new: "Starts") -> "Starts":
+        """The same, but for some members; both count the same names."""
+        old, new = equally_fine(self, new)
+        return Starts(*replace_rows(tuple(old[:-1]), index, tuple(new[:-1])), names=old.names)
+
+
+def equally_fine(*found: Starts) -> list[Starts]:
+    """All with the number of points of the finest."""
+    most = max(starts.points.shape[1] for starts in found)
+    return [starts._replace(points=refined(starts.points, most)) for starts in found]
 
 
 class Start(eqx.Module):

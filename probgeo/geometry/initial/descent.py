@@ -27,7 +27,7 @@ from probgeo.geometry.initial.base import Start, Starts, measured
 from probgeo.geometry.polyline import coarseness, doubled, straight
 from probgeo.geometry.rows import filled, padded, replace_rows
 
-STEPS_A_ROUND = 5
+STEPS_A_ROUND, NEWTON_STEPS_A_ROUND = 5, 2
 SHRINKING = 4  # batches get smaller by this at most: every size is compiled
 SMALLEST_STEP = 1e-3
 SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
@@ -101,7 +101,7 @@ def _advance_batch(metric: Metric, states: Descent, steps: Array) -> Descent:
 def descend(metric: Metric, points: np.ndarray, steps: int, tolerance: float) -> np.ndarray:
     """Polygons of (nearly) least energy with the same ends, after at most `steps` control steps."""
     states = padded(_begin_batch, metric, points)
-    return _in_rounds(_advance_batch, metric, states, steps, tolerance)
+    return _in_rounds(_advance_batch, metric, states, steps, STEPS_A_ROUND, tolerance)
 
 
 def descend_quadratically(
@@ -111,22 +111,24 @@ def descend_quadratically(
     if not newton.is_cheap(points.shape[-1]):
         return descend(metric, points, steps, tolerance)
     states = padded(newton.begin_batch, metric, points)
-    return _in_rounds(newton.advance_batch, metric, states, steps, tolerance)
+    return _in_rounds(
+        newton.advance_batch, metric, states, steps, NEWTON_STEPS_A_ROUND, tolerance
+    )
 
 
 def _in_rounds(
-    advance: Callable, metric: Metric, states: Any, steps: int, tolerance: float
+    advance: Callable, metric: Metric, states: Any, steps: int, at_once: int, tolerance: float
 ) -> np.ndarray:
     """Steps for all, then for those that have not arrived, and so on: none waits for the others."""
     left = np.arange(len(states.x))
     least = len(filled(left)) // SHRINKING
-    for _ in range(0, steps, STEPS_A_ROUND):
+    for _ in range(0, steps, at_once):
         going = states.promise[left] > tolerance * states.energy[left]  # false for NaN
         left = left[going & ~_stuck(states)[left]]
         if not left.size:
             break
         rows = jax.tree.map(lambda x, k=left: x[k], states)
-        moved = padded(advance, metric, rows, jnp.array(STEPS_A_ROUND), least=least)
+        moved = padded(advance, metric, rows, jnp.array(at_once), least=least)
         states = replace_rows(states, left, moved)
     return states.x
 

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from scipy.stats import qmc
 
+from probgeo._checks import as_positive
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.initial.base import Start, Starts
 from probgeo.geometry.initial.continuation import Continuation
 from probgeo.geometry.initial.descent import EnergyDescent
 from probgeo.geometry.initial.graph import DataGraph
-from probgeo.geometry.polyline import doubled
 
+AGREEMENT = 1e-3
 NEIGHBOURS = 12
 MOST_AXES = 8  # principal axes of a tensor, long ones first, along which vertices are put
 BOX_POINTS, LARGEST_BOX = 1500, 3  # vertices all over the place, and dimensions where that helps
@@ -20,49 +22,39 @@ WIDER = 1.5  # than the tensors say, the spread of as many random vertices about
 
 
 class MultiStart(Start):
-    """For each geodesic the one of several starts with the lowest energy."""
+    """For each geodesic the shortest of several starts.
+
+    Parameters
+    ----------
+    starts : sequence of Start
+    agreement : float
+        Starts are tried in their order until two of them agree: a geodesic is done when two
+        lengths differ from the shortest by this part at most. With zero all are tried.
+    """
 
     starts: tuple[Start, ...]
+    agreement: float = eqx.field(static=True)
 
-    def __init__(self, starts: Sequence[Start]) -> None:
+    def __init__(self, starts: Sequence[Start], agreement: float = AGREEMENT) -> None:
         self.starts = tuple(starts)
         if not self.starts or not all(isinstance(s, Start) for s in self.starts):
             raise TypeError(f"starts must be one or more starts, got {starts!r}")
+        self.agreement = float(as_positive("agreement", agreement, or_zero=True))
 
     def start(self, metric: Metric, a: np.ndarray, b: np.ndarray) -> Starts:
-        return lowest([start.start(metric, a, b) for start in self.starts])
-
-
-def lowest(found: Sequence[Starts]) -> Starts:
-    """The curve of lowest energy for each geodesic; earlier ones win ties."""
-    found = equally_fine(found)
-    energies = np.stack([starts.energy for starts in found])
-    best = np.argmin(energies * (1.0 + 1e-9 * np.arange(len(found)))[:, None], axis=0)
-    rows = np.arange(len(best))
-    offsets = np.cumsum([0, *(len(starts.names) for starts in found)])
-    which = np.stack([s.which + o for s, o in zip(found, offsets, strict=False)])
-    return Starts(
-        points=np.stack([starts.points for starts in found])[best, rows],
-        energy=energies[best, rows],
-        length=np.stack([starts.length for starts in found])[best, rows],
-        segments=np.stack([starts.segments for starts in found])[best, rows],
-        which=which[best, rows],
-        names=tuple(name for starts in found for name in starts.names),
-    )
-
-
-def equally_fine(found: Sequence[Starts]) -> list[Starts]:
-    """All with the number of points of the finest."""
-    most = max(starts.points.shape[1] for starts in found)
-    out = []
-    for starts in found:
-        points = starts.points
-        while points.shape[1] < most:
-            points = doubled(points)
-        if points.shape[1] > most:
-            raise ValueError("the numbers of segments of the starts must differ by powers of two")
-        out.append(starts._replace(points=points))
-    return out
+        first, *others = self.starts
+        best = first.start(metric, a, b)
+        left, lengths = np.arange(len(a)), [best.length]
+        for other in others:
+            new = other.start(metric, a[left], b[left])
+            best = best.shorter(left, new)
+            lengths.append(new.length)
+            second = np.sort(lengths, axis=0)[1]
+            undecided = ~(second <= (1.0 + self.agreement) * best.length[left])
+            left, lengths = left[undecided], [x[undecided] for x in lengths]
+            if not left.size:
+                break
+        return best
 
 
 def default_start(metric: Any) -> Start:
@@ -73,8 +65,8 @@ def default_start(metric: Any) -> Start:
     """
     if not (hasattr(metric, "with_rho") and hasattr(metric, "centers")):
         return EnergyDescent()
-    graphs = [DataGraph(points, NEIGHBOURS) for points in vertices_of(metric)]
-    return MultiStart([EnergyDescent(), Continuation(), *graphs])
+    few, *many = (DataGraph(points, NEIGHBOURS) for points in vertices_of(metric))
+    return MultiStart([EnergyDescent(), few, Continuation(), *many])
 
 
 def vertices_of(metric: Any) -> list[np.ndarray]:

@@ -7,6 +7,8 @@ differentiation is not. Its solution is the mean of the zeroth-order linearisati
 start for the first-order one.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,10 +19,11 @@ from probgeo.ode.markov.chain import Chain, Linearisation, back_substitute
 from probgeo.ode.markov.regression import Regression
 from probgeo.ode.sweeps import Refined, damped_sweeps
 
-LARGEST_DENSE = 160  # unknowns up to which Newton's equations are solved by elimination
-LARGEST_MESH = 256  # nodes up to which W, which has their square of entries, is worth having
-KRYLOV = 24  # iterations for larger ones, a few dozen being plenty for a compact operator
-FORCING = 1e-3  # relative accuracy of a Newton step that is found by iteration
+LARGEST_DENSE = 160  # unknowns up to which elimination is cheaper than smoothing,
+LARGEST_ELIMINATION = 200  # and than Krylov's iteration
+LARGEST_MESH = 1024  # nodes up to which W, which has their square of entries, is worth having
+KRYLOV = 12  # most iterations for a step of Newton's method, with a good preconditioner
+FORCING = 1e-2  # relative accuracy of a Newton step that is found by iteration
 
 
 def is_worthwhile(nodes: int, dimension: int, first_order: bool) -> bool:
@@ -52,7 +55,9 @@ class IntegralForm(eqx.Module):
 
     def propose(self, states: Float[Array, "n m d"]) -> tuple[Array, Array]:
         """f at some states, and the solution of the ODE linearised there, as deviations."""
-        return self._directly(states) if self.model.first_order else self._iteratively(states)
+        few = states.shape[0] * states.shape[2] <= LARGEST_ELIMINATION
+        directly = self.model.first_order or few
+        return self._directly(states) if directly else self._iteratively(states)
 
     def _directly(self, states: Array) -> tuple[Array, Array]:
         model, o = self.model, self.model.problem.order
@@ -65,25 +70,85 @@ class IntegralForm(eqx.Module):
         return model.evaluate(states) - model.line[:, o], v.reshape(b.shape[:2])
 
     def _iteratively(self, states: Array) -> tuple[Array, Array]:
-        """Without a matrix of derivatives: Krylov's iteration needs directional ones only."""
+        """By Krylov's iteration, with finite differences to begin with."""
         model, o = self.model, self.model.problem.order
-        values, push = jax.linearize(model.evaluate, states)
-        values = values - model.line[:, o]
-        line = model.line
+        values = model.evaluate(states) - model.line[:, o]
+        J, b = model.linearise(states, True)
+        weights = self.W[:, :o] * model.chain.factors[:o, None]
 
-        def moved(v: Array) -> Array:
-            return push(model.derivatives(self.states(v)) - line)
+        def operator(v: Array) -> Array:
+            return v - jnp.einsum("naoc,nom,mc->na", J, weights, v)
 
-        v, _ = gmres(
-            lambda v: v - moved(v),
-            values + push(line - states),
-            x0=values,
+        # for the step, not for its end: the tolerance is relative to the residual there
+        v = states[:, o] - model.line[:, o]
+        step, _ = gmres(
+            operator,
+            b[:, :, 0] - operator(v),
             tol=FORCING,
             restart=KRYLOV,
             maxiter=1,
-            solve_method="incremental",
+            M=differences(J, model.chain.nodes),
+            solve_method="batched",
         )
-        return values, v
+        return values, v + step
+
+
+def differences(
+    J: Float[Array, "n d 2 d"], nodes: Float[Array, " n"]
+) -> Callable[[Array], Array]:
+    """r -> e'' for e'' = J (e, e') + r with e = 0 at the ends, on equal steps.
+
+    By central differences, a block tridiagonal system: right up to the square of the step, and so
+    a good preconditioner for the integral form of the same equation.
+    """
+    h = nodes[1] - nodes[0]
+    one = jnp.eye(J.shape[1])
+    inner = J[1:-1]
+    before = one / h**2 + inner[:, :, 1] / (2 * h)
+    after = one / h**2 - inner[:, :, 1] / (2 * h)
+    solve = block_tridiagonal(before, -2.0 * one / h**2 - inner[:, :, 0], after)
+
+    def apply(r: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        e = jnp.pad(solve(r[1:-1]), ((1, 1), (0, 0)))
+        states = jnp.stack([e, jnp.asarray(jnp.gradient(e, axis=0)) / h], axis=1)
+        return r + jnp.einsum("naoc,noc->na", J, states)
+
+    return apply
+
+
+def block_tridiagonal(
+    before: Float[Array, "n d d"], diagonal: Float[Array, "n d d"], after: Float[Array, "n d d"]
+) -> Callable[[Array], Array]:
+    """The solver of a block tridiagonal system; what can be is done once for all right sides."""
+
+    def eliminate(gain: Array, row: tuple) -> tuple:
+        low, block, up = row
+        inverse = jnp.linalg.inv(block - low @ gain)
+        return inverse @ up, (inverse, inverse @ low, inverse @ up)
+
+    blocks = (before.at[0].set(0.0), diagonal, after.at[-1].set(0.0))
+    _, factors = jax.lax.scan(eliminate, jnp.zeros_like(diagonal[0]), blocks)
+
+    def solve(r: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        def forward(y: Array, row: tuple) -> tuple:
+            inverse, low, b = row
+            y = inverse @ b - low @ y
+            return y, y
+
+        def backward(x: Array, row: tuple) -> tuple:
+            y, up = row
+            x = y - up @ x
+            return x, x
+
+        inverses, lows, ups = factors
+        zero = jnp.zeros_like(r[0])
+        y: Array
+        x: Array
+        _, y = jax.lax.scan(forward, zero, (inverses, lows, r))
+        _, x = jax.lax.scan(backward, zero, (y, ups), reverse=True)
+        return x
+
+    return solve
 
 
 def solve_integral_form(

@@ -63,6 +63,9 @@ class MarkovPosterior(Posterior):
     given: Conditionals
     conditions: Conditions = eqx.field(static=True)
 
+    def mesh(self) -> list[Array]:
+        return [self.nodes, self.unit]
+
     @property
     def factors(self) -> Float[Array, " s"]:
         return to_derivatives(self.prior.q, self.unit)
