@@ -16,11 +16,6 @@ from probgeo.ode.curve import OK, SOURCES, Curve, Posterior, Source
 
 Method = Literal["linearised", "sampled"]
 
-# At the very ends, beyond which there are no more nodes, the errors of the slope were measured to
-# be about twice the standard deviation of the posterior, on one side and the other of the mean.
-END_INFLATION = 1.5
-TINY = float(np.finfo(float).tiny)
-
 FLAGS = (
     "",
     "the metric is not positive definite at one of the ends",
@@ -157,9 +152,10 @@ class Geodesic(Curve):
     ) -> Gaussian:
         """c'(0) scaled to the length of the curve in the norm at c(0): the logarithm map.
 
-        For an exact geodesic that is c'(0) itself (erratum 8). The mean is that of the mean curve;
-        the covariance comes by linearisation, or from `n` draws, as in the paper, as their second
-        moment about that mean.
+        For an exact geodesic that is c'(0) itself (erratum 8). The mean is that of the mean curve.
+        The covariance is that of c'(0), or the second moment of `n` draws about the mean, each
+        scaled to its own length as in the paper: these leave out the error of the speed at c(0),
+        and agree with the former across the curve.
         """
         check_method(method, source)
         if method == "sampled":
@@ -235,16 +231,12 @@ def _log(geodesic: Geodesic) -> tuple[Array, Array, Array]:
     """Mean of the logarithm, and its covariances from the numerics and from uncertain ends."""
     metric = geodesic.metric
 
-    def one(posterior: Posterior, _: Array, measured: Measured) -> tuple[Array, Array, Array]:
+    def one(posterior: Posterior, _: Array, length: Array) -> tuple[Array, Array, Array]:
         zero = jnp.zeros(1)
-        a, v = posterior.mean(zero, 0)[0], posterior.mean(zero, 1)[0]
-        unit, across = direction(metric, a, v)
-        cov = END_INFLATION**2 * posterior.marginal(zero, 1, "numerical")[0]
-        numerical = across @ cov @ across.T
-        # a vector that is turned by a small angle gets shorter along its old direction
-        sagitta = 0.5 * jnp.sum(metric(a) * numerical) / jnp.maximum(measured.length, TINY)
-        along = measured.numerical + 3.0 * sagitta**2
-        numerical += along * jnp.outer(unit, unit)
-        return measured.length * unit, numerical, posterior.marginal(zero, 1, "boundary")[0]
+        unit = direction(metric, posterior.mean(zero, 0)[0], posterior.mean(zero, 1)[0])
+        numerical, boundary = (
+            posterior.marginal(zero, 1, source)[0] for source in ("numerical", "boundary")
+        )
+        return length * unit, numerical, boundary
 
-    return _each(geodesic, one, geodesic.measured)
+    return _each(geodesic, one, geodesic.measured.length)

@@ -32,7 +32,7 @@ from probgeo.ode.markov import Markov
 from probgeo.ode.problem import Problem
 
 RUNGS = (20, 40, 80, 160, 640)  # numbers of nodes: few, for each is compiled
-AT_ONCE = (128, 16, 16, 16, 4)  # members solved at a time on each: one program a rung
+AT_ONCE = (128, 16, 4, 4, 4)  # members solved at a time on each: one program a rung
 SWEEPS = 6  # from a good start fewer do, and a bad one is better mended than followed
 LARGEST_LOST = 80  # nodes up to which a finer mesh is tried where the solver does not converge
 NODES_A_SEGMENT = 0.6  # of a start that is fine enough: what a first mesh needs

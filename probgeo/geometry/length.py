@@ -8,7 +8,7 @@ the mean square by which lengths of draws differ from that. Uncertain ends a and
 length to first order, by <c'(1), db> - <c'(0), da> over the speed, the first variation.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -132,13 +132,10 @@ def first_variation(metric: Metric, posterior: Posterior) -> Float[Array, ""]:
     return jnp.sum(jnp.where(square > 0, variances / safe, 0.0))
 
 
-def direction(metric: Metric, a: Float[Array, " d"], v: Float[Array, " d"]) -> tuple[Array, Array]:
-    """v scaled to unit length at a (zero if v is), and the projection across it."""
-    lowered = metric.apply(a, v)
-    square = v @ lowered
-    safe = jnp.where(square > 0, square, 1.0)
-    unit = v / jnp.sqrt(safe)
-    return unit, jnp.eye(v.size) - jnp.outer(v, lowered) / safe
+def direction(metric: Metric, a: Float[Array, " d"], v: Float[Array, " d"]) -> Float[Array, " d"]:
+    """v scaled to unit length at a; zero if v is."""
+    square = metric.energy(a, v)
+    return v / jnp.sqrt(jnp.where(square > 0, square, 1.0))
 
 
 def draw_measures(
@@ -157,7 +154,7 @@ def draw_measures(
 
     def one(x: Float[Array, "2 t d"]) -> tuple[Array, Array]:
         length = hermite_length(metric, times, x[0], x[1])
-        return length, length * direction(metric, x[0, 0], x[1, 0])[0]
+        return length, length * direction(metric, x[0, 0], x[1, 0])
 
     return jax.lax.map(one, draws, batch_size=DRAWS_AT_ONCE)
 

@@ -152,9 +152,7 @@ def _solve(task: Task, solver: Solver, starts: Starts, offset: int, patient: boo
         return padded(measure_batch, task.metric, rows, least=least)
 
     if is_adaptive(solver):
-        curve, measured = climb(
-            solver, task.problem, points, starts.segments, measure, patient
-        )
+        curve, measured = climb(solver, task.problem, points, starts.segments, measure, patient)
     else:
         everyone = np.arange(len(points))
         curve = solve_padded(solver, task.problem, everyone, points)

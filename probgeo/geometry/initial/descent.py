@@ -111,9 +111,7 @@ def descend_quadratically(
     if not newton.is_cheap(points.shape[-1]):
         return descend(metric, points, steps, tolerance)
     states = padded(newton.begin_batch, metric, points)
-    return _in_rounds(
-        newton.advance_batch, metric, states, steps, NEWTON_STEPS_A_ROUND, tolerance
-    )
+    return _in_rounds(newton.advance_batch, metric, states, steps, NEWTON_STEPS_A_ROUND, tolerance)
 
 
 def _in_rounds(

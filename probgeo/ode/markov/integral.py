@@ -93,9 +93,7 @@ class IntegralForm(eqx.Module):
         return values, v + step
 
 
-def differences(
-    J: Float[Array, "n d 2 d"], nodes: Float[Array, " n"]
-) -> Callable[[Array], Array]:
+def differences(J: Float[Array, "n d 2 d"], nodes: Float[Array, " n"]) -> Callable[[Array], Array]:
     """r -> e'' for e'' = J (e, e') + r with e = 0 at the ends, on equal steps.
 
     By central differences, a block tridiagonal system: right up to the square of the step, and so
