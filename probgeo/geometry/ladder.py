@@ -29,10 +29,11 @@ from probgeo.geometry.rows import (
 )
 from probgeo.ode.curve import OK, TOO_COARSE, Posterior, map_on_one_mesh
 from probgeo.ode.markov import Markov
+from probgeo.ode.markov.integral import LARGEST_MESH
 from probgeo.ode.problem import Problem
 
-RUNGS = (20, 40, 80, 160, 640)  # numbers of nodes: few, for each is compiled
-AT_ONCE = (128, 16, 4, 4, 4)  # members solved at a time on each: one program a rung
+RUNGS = (20, 40, 80, 160, 320, 640)  # numbers of nodes: few, for each is compiled
+AT_ONCE = (128, 16, 4, 4, 4, 4)  # members solved at a time on each: one program a rung
 SWEEPS = 6  # from a good start fewer do, and a bad one is better mended than followed
 LARGEST_LOST = 80  # nodes up to which a finer mesh is tried where the solver does not converge
 NODES_A_SEGMENT = 0.6  # of a start that is fine enough: what a first mesh needs
@@ -106,7 +107,9 @@ def climb(
         Whether to go on beyond `LARGEST_LOST` nodes, and with more sweeps on the finest mesh,
         where the solver does not converge.
     """
-    rungs = [n for n in RUNGS if n <= solver.max_points] or [solver.max_points]
+    # without Jacobians smoothing does not converge from a start that is off
+    most = solver.max_points if solver.first_order else min(solver.max_points, LARGEST_MESH)
+    rungs = [n for n in RUNGS if n <= most] or [most]
     count = len(problem.values)
     wanted = np.zeros(count) if segments is None else NODES_A_SEGMENT * segments
     # number of the rung on which a member is tried next
@@ -120,9 +123,9 @@ def climb(
             continue
         last = patient and size == rungs[-1]
         fixed = on_mesh(solver, size, solver.sweeps if last else min(SWEEPS, solver.sweeps))
-        most = min(AT_ONCE[min(k, len(AT_ONCE) - 1)], everyone)
-        solve = partial(_solve_part, fixed, problem, points, measure, most)
-        parts = [solve(here[part]) for part in chunks(len(here), most)]
+        at_once = min(AT_ONCE[k], everyone)
+        solve = partial(_solve_part, fixed, problem, points, measure, at_once)
+        parts = [solve(here[part]) for part in chunks(len(here), at_once)]
         new = join_curves([rows for rows, *_ in parts])
         reach, found = jax.tree.map(
             lambda *x: np.concatenate(x), *((reach, found) for _, reach, found in parts)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.equation import Metric
+from probgeo.geometry.polyline import hermite
 from probgeo.ode.curve import Posterior, map_on_one_mesh
 
 GAUSS = 5  # points between two nodes at which lengths are integrated,
@@ -163,14 +164,13 @@ def hermite_length(
     metric: Metric, times: Float[Array, " t"], x: Float[Array, "t d"], v: Float[Array, "t d"]
 ) -> Float[Array, ""]:
     """Length of the curve with given values and slopes that is cubic in between."""
+    # slopes by a unit of every piece, of which each has its own step size
     h = jnp.diff(times)[:, None]
-    step, m0, m1 = jnp.diff(x, axis=0), h * v[:-1], h * v[1:]
     nodes, weights = np.polynomial.legendre.leggauss(GAUSS)
     total = jnp.array(0.0)
     for s, w in zip(0.5 * (nodes + 1.0), 0.5 * weights, strict=True):
-        c = x[:-1] + s**2 * (3 - 2 * s) * step + s * (1 - s) ** 2 * m0 + s**2 * (s - 1) * m1
-        dc = 6 * s * (1 - s) * step + (1 - s) * (1 - 3 * s) * m0 + s * (3 * s - 2) * m1
-        total = total + w * jnp.sum(speeds(metric, c, dc))  # slopes by s, so no step sizes
+        c, dc = hermite(x[:-1], x[1:], h * v[:-1], h * v[1:], jnp.asarray(s))
+        total = total + w * jnp.sum(speeds(metric, c, dc))
     return total
 
 

@@ -255,8 +255,11 @@ class Manifold(eqx.Module):
     def _solver(self, dimension: int) -> Solver:
         if self.solver is not None:
             return self.solver
-        linearisation = "zeroth" if dimension >= ZEROTH_FROM else "first"
-        return Markov(rtol=RTOL, tolerance=TOLERANCE, linearisation=linearisation)
+        return Markov(
+            rtol=RTOL,
+            tolerance=TOLERANCE,
+            linearisation="zeroth" if dimension >= ZEROTH_FROM else "first",
+        )
 
     def _joined(
         self, parts: list, usable: np.ndarray, origin: np.ndarray, batch: tuple[int, ...]

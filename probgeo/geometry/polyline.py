@@ -75,16 +75,24 @@ def smooth_measures(metric: Metric, x: Float[Array, "t+1 d"]) -> tuple[Array, Ar
     slopes = jnp.concatenate([x[1:2] - x[:1], 0.5 * (x[2:] - x[:-2]), x[-1:] - x[-2:-1]])
     nodes, weights = np.polynomial.legendre.leggauss(GAUSS)
     s = jnp.asarray(0.5 * (nodes + 1.0))[:, None, None]
-    w = jnp.asarray(0.5 * weights)[:, None] / (len(x) - 1.0)
-
-    def piece(s: Array) -> Array:
-        x0, x1, m0, m1 = x[:-1], x[1:], slopes[:-1], slopes[1:]
-        ends = (1 + 2 * s) * (1 - s) ** 2 * x0 + s**2 * (3 - 2 * s) * x1
-        return ends + s * (1 - s) ** 2 * m0 + s**2 * (s - 1) * m1
-
-    c, dc = jax.jvp(piece, (s,), (jnp.ones_like(s) * (len(x) - 1.0),))
+    c, dc = hermite(x[:-1], x[1:], slopes[:-1], slopes[1:], s)
     squares = jax.vmap(jax.vmap(metric.energy))(c, dc)
-    return jnp.sum(w * squares), jnp.sum(w * jnp.sqrt(squares))
+    w = jnp.asarray(0.5 * weights)[:, None]
+    return (len(x) - 1.0) * jnp.sum(w * squares), jnp.sum(w * jnp.sqrt(squares))
+
+
+def hermite(
+    x0: Float[Array, "t d"],
+    x1: Float[Array, "t d"],
+    m0: Float[Array, "t d"],
+    m1: Float[Array, "t d"],
+    s: Float[Array, "..."],
+) -> tuple[Float[Array, "... t d"], Float[Array, "... t d"]]:
+    """Cubics from x0 to x1 with slopes m0 and m1 there, at s in [0, 1], and d/ds of them."""
+    step = x1 - x0
+    c = x0 + s**2 * (3 - 2 * s) * step + s * (1 - s) ** 2 * m0 + s**2 * (s - 1) * m1
+    dc = 6 * s * (1 - s) * step + (1 - s) * (1 - 3 * s) * m0 + s * (3 * s - 2) * m1
+    return c, dc
 
 
 @eqx.filter_jit

@@ -1,4 +1,4 @@
-"""Error bars of positions and lengths at default settings, against a fine mesh of higher order."""
+"""Error bars at default settings, against a fine mesh of higher order."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,11 @@ from tests.geometry.reference import calibration
 
 TIMES = np.array([0.13, 0.37, 0.5, 0.71, 0.94])
 COMPONENTS, PAIRS = 8, 40
-TIGHT = solvers.Markov(order=7, n_points=400)
+TIGHT = solvers.Markov(order=7, n_points=80)
 
 
 @pytest.mark.slow
-def test_positions_and_lengths():
+def test_positions_lengths_and_logarithms():
     rng = np.random.default_rng(1)
     data = shapes.half_circle(rng)
     metric = metrics.from_mixture(data, COMPONENTS, seed=1)
@@ -25,12 +25,13 @@ def test_positions_and_lengths():
     judged = reference.std.max(axis=(1, 2)) < 0.1 * found.std.max(axis=(1, 2))
     judged = np.asarray(judged & tight.converged & geodesic.converged)
     assert judged.sum() >= PAIRS // 2
-    length = geodesic.length
+    length, log = geodesic.length, geodesic.log()
     off = (length.mean - tight.length.mean)[:, None]
-    for error, cov in (
-        (found.mean - reference.mean, found.cov),
-        (off, length.cov[:, None, None]),
+    for name, error, cov in (
+        ("position", found.mean - reference.mean, found.cov),
+        ("length", off, length.cov[:, None, None]),
+        ("logarithm", log.mean - tight.log().mean, log.cov),
     ):
         coverage, anees = calibration(error[judged], cov[judged])
-        assert 0.88 <= coverage <= 0.999
-        assert 0.2 <= anees <= 5.0
+        assert 0.88 <= coverage <= 0.999, name
+        assert 0.2 <= anees <= 5.0, name

@@ -59,10 +59,8 @@ class TestLearnedMetrics:
     """Half circle, spiral of three turns, two moons, ring and Swiss roll, 40 pairs each."""
 
     def test_lengths_are_those_of_the_best_known_curves(self, found):
-        """The aim is 99 %; three of 200 were measured to be 1.3 to 2.3 % too long."""
         ratio, *_ = found
-        assert np.mean(ratio <= 1.01) >= 0.98
-        assert ratio.max() <= 1.05
+        assert np.mean(ratio <= 1.01) >= 0.99
 
     def test_none_is_silently_wrong(self, found):
         """What is not flagged is a geodesic, and not longer than the line."""

@@ -35,7 +35,8 @@ class Starts(NamedTuple):
     names: tuple[str, ...]
 
     def members(self, index: np.ndarray) -> "Starts":
-        return Starts(*(x[index] for x in self[:-1]), names=self.names)
+        points, energy, length, segments, which = (x[index] for x in self[:-1])
+        return Starts(points, energy, length, segments, which, self.names)
 
     def shorter(self, index: np.ndarray, new: "Starts") -> "Starts":
         """The same, but for those members, numbered by `index`, whose new start is shorter.
@@ -50,7 +51,10 @@ class Starts(NamedTuple):
     def replaced(self, index: np.ndarray, new: "Starts") -> "Starts":
         """The same, but for some members; both count the same names."""
         old, new = equally_fine(self, new)
-        return Starts(*replace_rows(tuple(old[:-1]), index, tuple(new[:-1])), names=old.names)
+        points, energy, length, segments, which = replace_rows(
+            tuple(old[:-1]), index, tuple(new[:-1])
+        )
+        return Starts(points, energy, length, segments, which, old.names)
 
 
 def equally_fine(*found: Starts) -> list[Starts]:

@@ -17,8 +17,9 @@ from probgeo.geometry.initial.graph import DataGraph
 AGREEMENT = 1e-3
 NEIGHBOURS = 12
 MOST_AXES = 8  # principal axes of a tensor, long ones first, along which vertices are put
-BOX_POINTS, LARGEST_BOX = 1500, 3  # vertices all over the place, and dimensions where that helps
-WIDER = 1.5  # than the tensors say, the spread of as many random vertices about the centres
+DRAWS = 1500  # random vertices about the centres,
+LARGEST_BOX = 3  # and as many all over the place in at most so many dimensions,
+WIDER = 1.5  # where those about the centres are spread wider than the tensors say
 
 
 class MultiStart(Start):
@@ -65,26 +66,31 @@ def default_start(metric: Any) -> Start:
     """
     if not (hasattr(metric, "with_rho") and hasattr(metric, "centers")):
         return EnergyDescent()
-    few, *many = (DataGraph(points, NEIGHBOURS) for points in vertices_of(metric))
-    return MultiStart([EnergyDescent(), few, Continuation(), *many])
+    few, many = (DataGraph(points, NEIGHBOURS) for points in vertices_of(metric))
+    return MultiStart([EnergyDescent(), few, Continuation(), many])
 
 
-def vertices_of(metric: Any) -> list[np.ndarray]:
-    """Points (N, D) for graphs: about the centres, and all over the place if D is small."""
+def vertices_of(metric: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Points (N, D) for graphs: few along the axes of the tensors, and many.
+
+    Many are draws from the Gaussians that the tensors are inverse covariances of, which look like
+    the data, and if D is small as many all over the place.
+    """
     centers, tensors = np.asarray(metric.centers), np.asarray(metric.tensors)
-    if tensors.ndim == 2:
-        tensors = np.eye(tensors.shape[1]) * tensors[:, :, None]
-    eigenvalues, axes = np.linalg.eigh(tensors)
-    steps = (axes / np.sqrt(eigenvalues)[:, None, :]).swapaxes(1, 2)[:, :MOST_AXES]
-    about = [centers[:, None] + r * steps for r in (-2.0, -1.0, 1.0, 2.0)]
     dimension = centers.shape[1]
-    found = [np.concatenate([centers, *(x.reshape(-1, dimension) for x in about)])]
-    if dimension <= LARGEST_BOX:
-        low, high = found[0].min(axis=0), found[0].max(axis=0)
-        box = qmc.Halton(dimension, scramble=False).random(BOX_POINTS)
-        rng = np.random.default_rng(0)
-        k = rng.integers(len(centers), size=BOX_POINTS)
-        noise = WIDER * rng.normal(size=(BOX_POINTS, dimension))
-        near = centers[k] + np.einsum("nji,nj->ni", steps[k], noise)
-        found.append(np.concatenate([centers, low + (high - low) * box, near]))
-    return found
+    if tensors.ndim == 2:
+        tensors = np.eye(dimension) * tensors[:, :, None]
+    eigenvalues, axes = np.linalg.eigh(tensors)
+    steps = (axes / np.sqrt(eigenvalues)[:, None, :]).swapaxes(1, 2)
+    about = [centers[:, None] + r * steps[:, :MOST_AXES] for r in (-2.0, -1.0, 1.0, 2.0)]
+    few = np.concatenate([centers, *(x.reshape(-1, dimension) for x in about)])
+
+    rng = np.random.default_rng(0)
+    k = rng.integers(len(centers), size=DRAWS)
+    everywhere = dimension <= LARGEST_BOX
+    noise = (WIDER if everywhere else 1.0) * rng.normal(size=(DRAWS, dimension))
+    many = [centers, centers[k] + np.einsum("nji,nj->ni", steps[k], noise)]
+    if everywhere:
+        low, high = few.min(axis=0), few.max(axis=0)
+        many.append(low + (high - low) * qmc.Halton(dimension, scramble=False).random(DRAWS))
+    return few, np.concatenate(many)

@@ -21,7 +21,7 @@ from probgeo.ode.sweeps import Refined, damped_sweeps
 
 LARGEST_DENSE = 160  # unknowns up to which elimination is cheaper than smoothing,
 LARGEST_ELIMINATION = 200  # and than Krylov's iteration
-LARGEST_MESH = 1024  # nodes up to which W, which has their square of entries, is worth having
+LARGEST_MESH = 320  # nodes up to which W, which has their square of entries, is worth having
 KRYLOV = 12  # most iterations for a step of Newton's method, with a good preconditioner
 FORCING = 1e-2  # relative accuracy of a Newton step that is found by iteration
 
@@ -77,7 +77,7 @@ class IntegralForm(eqx.Module):
         weights = self.W[:, :o] * model.chain.factors[:o, None]
 
         def operator(v: Array) -> Array:
-            return v - jnp.einsum("naoc,nom,mc->na", J, weights, v)
+            return v - jnp.einsum("naoc,noc->na", J, jnp.einsum("nom,mc->noc", weights, v))
 
         # for the step, not for its end: the tolerance is relative to the residual there
         v = states[:, o] - model.line[:, o]
@@ -125,6 +125,7 @@ def block_tridiagonal(
         return inverse @ up, (inverse, inverse @ low, inverse @ up)
 
     blocks = (before.at[0].set(0.0), diagonal, after.at[-1].set(0.0))
+    factors: tuple[Array, Array, Array]
     _, factors = jax.lax.scan(eliminate, jnp.zeros_like(diagonal[0]), blocks)
 
     def solve(r: Float[Array, "n d"]) -> Float[Array, "n d"]:
