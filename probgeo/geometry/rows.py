@@ -14,7 +14,7 @@ import numpy as np
 
 from probgeo.ode.curve import Curve
 
-SIZES = (4, 16, 32, 64, 128, 256, 512, 1024)
+SIZES = (4, 16, 64, 128, 256, 512, 1024)
 
 
 def filled(index: np.ndarray, least: int = 1) -> np.ndarray:

@@ -9,7 +9,7 @@ from tests.geometry.reference import calibration
 
 TIMES = np.array([0.13, 0.37, 0.5, 0.71, 0.94])
 COMPONENTS, PAIRS = 8, 40
-TIGHT = solvers.Markov(order=7, n_points=80)
+TIGHT = solvers.Markov(order=7, n_points=160)
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def found():
         length, best = np.asarray(geodesic.length.mean), shortest_lengths(metric, data, a, b)
         s = (np.arange(200) + 0.5)[:, None, None] / 200
         line = np.mean(manifold.norm(a + s * (b - a), b - a), axis=0)
-        moving = best > 0
+        moving = line > 0
         length, best, line = (np.where(moving, x, 1.0) for x in (length, best, line))
         good = np.asarray(geodesic.converged)
         parts.append((length / best, good, length / line, residuals(metric, geodesic)))

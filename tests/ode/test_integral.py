@@ -1,0 +1,66 @@
+"""Newton's steps in integral form: by elimination, and by Krylov's iteration."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from probgeo.ode.markov.integral import (
+    LARGEST_ELIMINATION,
+    IntegralForm,
+    block_tridiagonal,
+    differences,
+    integration,
+)
+from probgeo.ode.markov.prior import WienerPrior
+from probgeo.ode.markov.regression import regression
+from probgeo.ode.problem import boundary_value_problem
+
+N, D = 41, 5
+NODES = jnp.linspace(0.0, 1.0, N)
+
+
+def field(t, y, dy):
+    return jnp.sin(3.0 * jnp.roll(y, 1)) - 0.5 * dy * y
+
+
+def test_block_elimination():
+    rng = np.random.default_rng(0)
+    low, diagonal, up = rng.normal(size=(3, 6, 3, 3))
+    diagonal = diagonal + 8.0 * np.eye(3)
+    full = np.zeros((6, 3, 6, 3))
+    for k in range(6):
+        full[k, :, k] = diagonal[k]
+        if k:
+            full[k, :, k - 1] = low[k]
+        if k < 5:
+            full[k, :, k + 1] = up[k]
+    r = rng.normal(size=(6, 3))
+    found = block_tridiagonal(*map(jnp.asarray, (low, diagonal, up)))(jnp.asarray(r))
+    expected = np.linalg.solve(full.reshape(18, 18), r.reshape(-1))
+    np.testing.assert_allclose(found.reshape(-1), expected, rtol=1e-10)
+
+
+def test_differences_are_of_second_order():
+    """e'' = -4 e + r with r chosen so that e = sin(pi t)."""
+    errors = []
+    for n in (21, 41):
+        t = jnp.linspace(0.0, 1.0, n)
+        J = jnp.zeros((n, 1, 2, 1)).at[:, :, 0].set(-4.0)
+        r = ((4.0 - jnp.pi**2) * jnp.sin(jnp.pi * t))[:, None]
+        exact = -(jnp.pi**2) * jnp.sin(jnp.pi * t)
+        errors.append(float(jnp.abs(differences(J, t)(r)[:, 0] - exact).max()))
+    assert 3.8 < errors[0] / errors[1] < 4.2
+
+
+def test_both_ways_take_the_same_step():
+    assert N * D > LARGEST_ELIMINATION
+    problem = boundary_value_problem(field, (0.0, 1.0), np.zeros(D), np.arange(D) / D)
+    model = regression(WienerPrior(5), problem, NODES, False)
+    form = IntegralForm(model, integration(model.chain))
+    states = model.line.at[:, 2].add(0.1)
+    directly, iteratively = (
+        eqx.filter_jit(step)(states)[1] for step in (form._directly, form._iteratively)
+    )
+    away = jnp.linalg.norm(directly - (states[:, 2] - model.line[:, 2]))
+    # Krylov's iteration goes on until a hundredth of the residual is left
+    assert jnp.linalg.norm(iteratively - directly) < 0.02 * away
