@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from probgeo._rows import replace_rows
 from probgeo.geometry.polyline import resized
 from probgeo.geometry.rows import (
     Rows,
@@ -24,7 +25,6 @@ from probgeo.geometry.rows import (
     join_curves,
     padded,
     replace_curves,
-    replace_rows,
     take,
 )
 from probgeo.ode.curve import OK, TOO_COARSE, Posterior, map_on_one_mesh

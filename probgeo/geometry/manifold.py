@@ -26,10 +26,10 @@ from probgeo.geometry.geodesic import NO_METRIC, Geodesic, Method, check_method
 from probgeo.geometry.initial import Start, default_start
 from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
 from probgeo.geometry.length import ScalarGaussian
-from probgeo.geometry.results import as_curve, progress_bar, spread_out, warn
+from probgeo.geometry.results import as_curve, progress_bar, spread_out
 from probgeo.geometry.rows import chunks, join_curves
 from probgeo.geometry.search import Task, search
-from probgeo.ode.curve import Curve, Source
+from probgeo.ode.curve import Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
 from probgeo.ode.solve import Solver

@@ -1,6 +1,5 @@
-"""Rows that were solved, in order and in the shape that was asked for; warnings; progress."""
+"""Rows that were solved, in order and in the shape that was asked for; progress."""
 
-import warnings
 from typing import Any
 
 import jax
@@ -9,7 +8,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from probgeo.geometry.geodesic import Shifted
-from probgeo.ode.curve import NOT_FINITE, ConvergenceWarning, Curve
+from probgeo.ode.curve import NOT_FINITE, Curve
 
 DELAY = 3.0  # seconds after which a progress bar shows up in a terminal by itself
 
@@ -53,20 +52,4 @@ def as_curve(rows: Any, origin: np.ndarray, usable: np.ndarray, batch: tuple[int
         residual=shaped(rows.residual),
         scale=shaped(rows.scale),
         dimension=rows.dimension,
-    )
-
-
-def warn(curve: Curve, what: str) -> None:
-    """Tell a caller who does not look at `converged`."""
-    bad = ~np.atleast_1d(np.asarray(curve.converged))
-    if not bad.any():
-        return
-    messages = np.atleast_1d(np.asarray(curve.message, dtype=object))[bad]
-    reasons, counts = np.unique(messages.astype(str), return_counts=True)
-    listed = "; ".join(f"{n} x {r}" for r, n in zip(reasons, counts, strict=True))
-    warnings.warn(
-        f"{bad.sum()} of {bad.size} {what} cannot be trusted: {listed}. "
-        "See `converged` and `message`.",
-        ConvergenceWarning,
-        stacklevel=3,
     )

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from probgeo._rows import replace_rows
 from probgeo.ode.curve import Curve
 
 SIZES = (4, 16, 64, 128, 256, 512, 1024)
@@ -38,17 +39,6 @@ def chunks(count: int, size: int) -> Iterator[np.ndarray]:
     """Row numbers of parts of at most `size` rows."""
     for first in range(0, count, size):
         yield np.arange(first, min(first + size, count))
-
-
-def replace_rows(old: Any, index: np.ndarray, new: Any) -> Any:
-    """A tree of NumPy arrays with some of its rows replaced."""
-
-    def replace(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        out = np.array(old)
-        out[index] = new
-        return out
-
-    return jax.tree.map(replace, old, new)
 
 
 # --- curves ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from probgeo._rows import replace_rows
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.geodesic import (
     FINE,
@@ -28,7 +29,7 @@ from probgeo.geometry.initial.multistart import vertices_of
 from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
 from probgeo.geometry.length import Measured, measure_batch
 from probgeo.geometry.polyline import refined, straight
-from probgeo.geometry.rows import Rows, padded, replace_curves, replace_rows
+from probgeo.geometry.rows import Rows, padded, replace_curves
 from probgeo.ode.curve import OK
 from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver

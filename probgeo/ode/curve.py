@@ -1,5 +1,6 @@
 """The answer of every solver: a Gaussian process posterior over the solution curve."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -261,3 +262,19 @@ def _sample(curve: Curve, key: Array, n: int, t: Array, orders: tuple[int, ...])
     draws = jnp.moveaxis(draws, (batch + 1, batch), (0, 1))
     units = (curve.t_span[1] - curve.t_span[0]) ** jnp.array(orders)
     return draws / units.reshape(-1, *[1] * (draws.ndim - 1))
+
+
+def warn(curve: Curve, what: str, stacklevel: int = 3) -> None:
+    """Tell a caller who does not look at `converged`."""
+    bad = ~np.atleast_1d(np.asarray(curve.converged))
+    if not bad.any():
+        return
+    messages = np.atleast_1d(np.asarray(curve.message, dtype=object))[bad]
+    reasons, counts = np.unique(messages.astype(str), return_counts=True)
+    listed = "; ".join(f"{n} x {r}" for r, n in zip(reasons, counts, strict=True))
+    warnings.warn(
+        f"{bad.sum()} of {bad.size} {what} did not converge: {listed}. "
+        "See `converged`, `message` and `residual` of the result.",
+        ConvergenceWarning,
+        stacklevel=stacklevel + 1,
+    )

@@ -1,13 +1,10 @@
 """`solve_ivp` and `solve_bvp`: an ODE and its data in, a posterior over curves out."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import numpy as np
-
 from probgeo._checks import is_concrete
-from probgeo.ode.curve import ConvergenceWarning, Curve
+from probgeo.ode.curve import Curve, warn
 from probgeo.ode.guess import Guess
 from probgeo.ode.markov import Markov
 from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
@@ -106,20 +103,5 @@ def solve_bvp(
 def _solve(problem: Problem, solver: Solver | None, guess: Guess | None) -> Curve:
     curve = (Markov() if solver is None else solver).solve(problem, guess)
     if is_concrete(curve.status):
-        _warn(curve)
+        warn(curve, "solutions", stacklevel=4)
     return curve
-
-
-def _warn(curve: Curve) -> None:
-    bad = ~np.atleast_1d(np.asarray(curve.converged))
-    if not bad.any():
-        return
-    messages = np.atleast_1d(np.asarray(curve.message, dtype=object))[bad]
-    reasons, counts = np.unique(messages.astype(str), return_counts=True)
-    listed = "; ".join(f"{n} x {r}" for r, n in zip(reasons, counts, strict=True))
-    warnings.warn(
-        f"{bad.sum()} of {bad.size} solutions did not converge: {listed}. "
-        "See Curve.converged, Curve.message and Curve.residual.",
-        ConvergenceWarning,
-        stacklevel=4,
-    )

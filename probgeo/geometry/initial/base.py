@@ -6,9 +6,10 @@ import equinox as eqx
 import numpy as np
 
 from probgeo._checks import as_whole_number
+from probgeo._rows import replace_rows
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.polyline import measure, refined, straight
-from probgeo.geometry.rows import padded, replace_rows
+from probgeo.geometry.rows import padded
 
 TIE = 1e-4  # relative difference of lengths that is none: the earlier start wins
 

@@ -21,11 +21,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_positive, as_whole_number
+from probgeo._rows import replace_rows
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.initial import newton
 from probgeo.geometry.initial.base import Start, Starts, measured
 from probgeo.geometry.polyline import coarseness, doubled, straight
-from probgeo.geometry.rows import filled, padded, replace_rows
+from probgeo.geometry.rows import filled, padded
 
 STEPS_A_ROUND, NEWTON_STEPS_A_ROUND = 5, 2
 SHRINKING = 4  # batches get smaller by this at most: every size is compiled

@@ -151,14 +151,18 @@ def block_tridiagonal(
 
 
 def solve_integral_form(
-    model: Regression, start: Float[Array, "n m d"], sweeps: Int[Array, ""], tolerance: Array
+    model: Regression,
+    W: Float[Array, "n s n"],
+    start: Float[Array, "n m d"],
+    sweeps: Int[Array, ""],
+    tolerance: Array,
 ) -> Refined:
     """Damped Newton steps from given derivatives; the result are states of the chain.
 
     A guess says nothing of the highest derivative, which is then NaN: the first v is that of the
     ODE linearised about the guess.
     """
-    form = IntegralForm(model, integration(model.chain))
+    form = IntegralForm(model, W)
     v = start[:, -1] - model.line[:, model.problem.order]
     v = jnp.where(jnp.all(jnp.isfinite(v)), v, form.propose(start.at[:, -1].set(0.0))[1])
     found = damped_sweeps(form.sweep, v, sweeps, tolerance)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from probgeo._rows import replace_rows
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED, TOO_COARSE
 from probgeo.ode.markov.forward import states_of_batch, walking_tolerance
 from probgeo.ode.markov.mesh import WORTHWHILE, at_least, density_of_nodes, redistribute, wanted
@@ -24,6 +25,7 @@ SWEEPS_A_ROUND = 6
 SWEEPS_FROM_A_WALK = 2  # from the states of a classical solver, with Jacobians
 LARGEST_LOST = 128  # nodes up to which members that went astray start again
 BATCHES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)  # sizes that are compiled
+MESHES_REMEMBERED = 16
 SETTLING = 4  # most times that a posterior is linearised anew about its own mean
 
 
@@ -64,16 +66,38 @@ def map_over_meshes(function: Callable, problem: Problem, nodes: Array, *rows: A
 
 @eqx.filter_jit
 def _iterate(
-    settings: Settings, problem: Problem, nodes: Array, states: Array, n: Array
+    settings: Settings, problem: Problem, nodes: Array, states: Array, n: Array, W: Array | None
 ) -> tuple[Refined, Array]:
     """Sweeps, and the derivatives they came to."""
-    shared = nodes.ndim == 1
 
     def one(member: Problem, nodes: Array, states: Array) -> tuple[Refined, Array]:
-        found = iterate(settings, member, nodes, states, n, shared)
+        found = iterate(settings, member, nodes, states, n, W)
         return found, settings.model(member, nodes).derivatives(found.x)
 
     return map_over_meshes(one, problem, nodes, states)
+
+
+def _integration(settings: Settings, problem: Problem, task: Task) -> Array | None:
+    """W for a mesh that is shared, from the last time where it was needed before."""
+    if not task.shared:
+        return None
+    prior = settings.prior
+    values = tuple(np.asarray(x).tobytes() for x in jax.tree.leaves(prior))
+    kind = (type(prior), prior.q, values, problem.conditions, problem.order, problem.dimension)
+    key = (*kind, settings.first_order, task.nodes.tobytes())
+    if key not in _remembered:
+        while len(_remembered) >= MESHES_REMEMBERED:
+            _remembered.pop(next(iter(_remembered)))
+        _remembered[key] = _new_integration(settings, problem, jnp.asarray(task.nodes))
+    return _remembered[key]
+
+
+_remembered: dict[tuple, Array | None] = {}
+
+
+@eqx.filter_jit
+def _new_integration(settings: Settings, problem: Problem, nodes: Array) -> Array | None:
+    return settings.integration(problem, nodes)
 
 
 @eqx.filter_jit
@@ -194,20 +218,9 @@ def _settle(
             break
         x = solution.posterior.states[left]
         better = _padded(_finish, settings, part.members(left), task.nodes_of(left), x)
-        solution = _replaced(solution, left, better)
+        solution = replace_rows(solution, left, better)
         rounds[left] += 1
     return solution, rounds
-
-
-def _replaced(old: Any, index: np.ndarray, new: Any) -> Any:
-    """A tree of arrays with some of its rows replaced."""
-
-    def replace(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        out = np.array(old)
-        out[index] = new
-        return out
-
-    return jax.tree.map(replace, old, new)
 
 
 def _refined_tasks(
@@ -274,12 +287,12 @@ def _sweep_in_rounds(settings: Settings, part: Problem, task: Task, sweeps: int)
     left = np.arange(len(task.members))
     done = np.zeros(left.size, dtype=int)
     states, total = task.states, None
+    W = _integration(settings, part, task)
     while left.size:
         n = jnp.array(min(SWEEPS_A_ROUND, sweeps - int(done[left[0]])))
-        found, states = _padded(
-            _iterate, settings, part.members(left), task.nodes_of(left), states, n
-        )
-        total = found if total is None else _replaced(total, left, found)
+        rows = (task.nodes_of(left), states)
+        found, states = _padded(_iterate, settings, part.members(left), *rows, shared=(n, W))
+        total = found if total is None else replace_rows(total, left, found)
         done[left] += found.sweeps
         more = (found.status == OUT_OF_SWEEPS) & (done[left] < sweeps)
         left, states = left[more], states[more]
@@ -287,17 +300,19 @@ def _sweep_in_rounds(settings: Settings, part: Problem, task: Task, sweeps: int)
     return total._replace(sweeps=done)
 
 
-def _padded(function: Callable, settings: Settings, part: Problem, *rows: Any) -> Any:
+def _padded(
+    function: Callable, settings: Settings, part: Problem, *rows: Any, shared: tuple = ()
+) -> Any:
     """Call on a batch filled up to one of a few sizes, with copies of its first member.
 
-    What has one axis or none, such as a mesh, is shared by the batch.
+    A row with one axis, a mesh, is shared by the batch.
     """
     count = len(part.values)
     fill = _filling(count)
     if fill.size > count:
         part = part.members(fill)
         rows = tuple(r[fill] if np.ndim(r) > 1 else r for r in rows)
-    out = function(settings, part.as_arrays(jnp.asarray), *map(jnp.asarray, rows))
+    out = function(settings, part.as_arrays(jnp.asarray), *map(jnp.asarray, rows), *shared)
     return jax.tree.map(lambda x: np.asarray(x)[:count], out)
 
 

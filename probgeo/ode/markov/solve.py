@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from probgeo.ode.curve import OK
 from probgeo.ode.markov.calibration import expected_squares, held_out_defects, local_scale
 from probgeo.ode.markov.chain import Chain, Triangles, back_substitute, backward_conditionals
-from probgeo.ode.markov.integral import is_worthwhile, solve_integral_form
+from probgeo.ode.markov.integral import integration, is_worthwhile, solve_integral_form
 from probgeo.ode.markov.posterior import MarkovPosterior
 from probgeo.ode.markov.prior import Prior
 from probgeo.ode.markov.regression import Regression, regression, spread_columns
@@ -34,6 +34,12 @@ class Settings(eqx.Module):
     def model(self, problem: Problem, nodes: Float[Array, " n"]) -> Regression:
         return regression(self.prior, problem, nodes, self.first_order)
 
+    def integration(self, problem: Problem, nodes: Float[Array, " n"]) -> Array | None:
+        """W of the integral form, if that pays on a mesh that is shared by a batch."""
+        if not is_worthwhile(nodes.size, problem.dimension, self.first_order):
+            return None
+        return integration(self.model(problem, nodes).chain)
+
 
 class Solution(NamedTuple):
     """A posterior on one mesh and what is known of its quality."""
@@ -53,15 +59,15 @@ def iterate(
     nodes: Float[Array, " n"],
     states: Float[Array, "n m d"],
     sweeps: Int[Array, ""],
-    shared: bool,
+    W: Float[Array, "n s n"] | None,
 ) -> Refined:
     """Sweeps from given derivatives until the residual of the ODE is below the tolerance.
 
-    In integral form, if that pays on a mesh that is shared by a batch, or by smoothing.
+    In integral form with W, see `Settings.integration`, or by smoothing.
     """
     model = settings.model(problem, nodes)
-    if shared and is_worthwhile(nodes.size, problem.dimension, settings.first_order):
-        found = solve_integral_form(model, states, sweeps, settings.tolerance)
+    if W is not None:
+        found = solve_integral_form(model, W, states, sweeps, settings.tolerance)
     else:
         start = model.from_derivatives(jnp.where(jnp.isfinite(states), states, 0.0))
         if problem.conditions != BOUNDARY:

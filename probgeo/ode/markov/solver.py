@@ -235,6 +235,7 @@ def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curv
     settings, size = solver._settings(), solver.n_points or 65
     nodes = jnp.linspace(0.0, 1.0, size)
     rtol = walking_tolerance(solver.rtol)
+    W = _frozen(settings).integration(problem, nodes) if problem.conditions == BOUNDARY else None
 
     def one(member: Problem, start: Array | None) -> tuple:
         model = settings.model(member, nodes)
@@ -246,8 +247,7 @@ def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curv
             states = classical_states(_frozen(member), rtol, solver.stiff, nodes)
         frozen = _frozen((settings, member, states))
         sweeps = jnp.array(solver.sweeps)
-        shared = member.conditions == BOUNDARY
-        refined = iterate(frozen[0], frozen[1], nodes, frozen[2], sweeps, shared)
+        refined = iterate(frozen[0], frozen[1], nodes, frozen[2], sweeps, W)
         x = jax.lax.stop_gradient(refined.x)
         for _ in range(DIFFERENTIABLE_SWEEPS):
             x = model.propose(x)
