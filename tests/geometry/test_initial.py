@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from probgeo import initial, metrics
+from probgeo.geometry.initial.base import measured
 from probgeo.geometry.initial.descent import control_step, descend
 from probgeo.geometry.initial.newton import hessian, solve_tridiagonal
 from probgeo.geometry.polyline import discrete_energy, doubled, resampled, straight
@@ -143,6 +144,26 @@ class TestStarts:
         found = both.start(hill, a, b)
         assert [found.names[k] for k in found.which] == ["graph"]
         assert found.length == graph.length
+
+    def test_starts_are_tried_until_two_agree(self):
+        """The first member is settled by the second start, the other goes on to the third."""
+        asked = []
+
+        class Bent(initial.Start):
+            height: float
+
+            def start(self, metric, a, b):
+                asked.append(len(a))
+                points = straight(a, b, 16)
+                # all the same from the first end, another height each from the second
+                points[:, 8, 1] += np.where(a[:, 0] < 0.5, 0.1, self.height)
+                return measured(metric, points, f"bent by {self.height}")
+
+        a, b = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [3.0, 0.0]])
+        starts = [Bent(0.9), Bent(0.5), Bent(0.2), Bent(0.7)]
+        found = initial.MultiStart(starts).start(metrics.Flat(), a, b)
+        assert asked == [2, 2, 1, 1]
+        assert [found.names[k] for k in found.which] == ["bent by 0.9", "bent by 0.2"]
 
     def test_continuation_needs_a_sharpness(self):
         with pytest.raises(ValueError, match="Continuation needs a metric with a sharpness"):

@@ -66,8 +66,8 @@ class TestLearnedMetrics:
         ratio, *_ = found
         assert np.mean(ratio <= 1.01) >= 0.99
 
-    def test_none_is_silently_wrong(self, found):
-        """What is not flagged is a geodesic, and not longer than the line."""
+    def test_what_is_not_flagged_is_a_geodesic(self, found):
+        """And not longer than the line; that no other one is shorter cannot be promised."""
         _, good, over_line, path_error = found
         assert np.all(over_line[good] <= 1.0 + 1e-4)
         assert path_error[good].max() < 1e-2

@@ -14,7 +14,7 @@ from probgeo.geometry.initial.continuation import Continuation
 from probgeo.geometry.initial.descent import EnergyDescent
 from probgeo.geometry.initial.graph import DataGraph
 
-AGREEMENT = 1e-3
+AGREEMENT = 1e-3  # relative difference of lengths
 NEIGHBOURS = 12
 MOST_AXES = 8  # principal axes of a tensor, long ones first, along which vertices are put
 DRAWS = 1500  # random vertices about the centres,
@@ -29,8 +29,8 @@ class MultiStart(Start):
     ----------
     starts : sequence of Start
     agreement : float
-        Starts are tried in their order until two of them agree: a geodesic is done when two
-        lengths differ from the shortest by this part at most. With zero all are tried.
+        Starts are tried in their order until two of them agree: a geodesic is done when the two
+        shortest lengths differ by this part at most. With zero all are tried, but for ties.
     """
 
     starts: tuple[Start, ...]
@@ -50,8 +50,8 @@ class MultiStart(Start):
             new = other.start(metric, a[left], b[left])
             best = best.shorter(left, new)
             lengths.append(new.length)
-            second = np.sort(lengths, axis=0)[1]
-            undecided = ~(second <= (1.0 + self.agreement) * best.length[left])
+            shortest, second = np.sort(lengths, axis=0)[:2]
+            undecided = ~(second <= (1.0 + self.agreement) * shortest)
             left, lengths = left[undecided], [x[undecided] for x in lengths]
             if not left.size:
                 break
@@ -62,7 +62,7 @@ def default_start(metric: Any) -> Start:
     """What `Manifold` uses: energy descent, and for local metrics the others too.
 
     Where tensors change quickly the energy has many local minima: straight lines, smooth metrics
-    and paths over different graphs lead to different ones, and the lowest is kept.
+    and paths over different graphs lead to different ones, and the shortest is kept.
     """
     if not (hasattr(metric, "with_rho") and hasattr(metric, "centers")):
         return EnergyDescent()
