@@ -58,6 +58,12 @@ class Metric(eqx.Module):
         _, change = jax.jvp(lambda y: self.apply(y, v), (x,), (v,))
         return self.solve(x, 0.5 * gradient - change)  # erratum 1
 
+    def acceleration_jacobian(
+        self, x: Float[Array, " d"], v: Float[Array, " d"]
+    ) -> Float[Array, "d 2 d"]:
+        """Derivatives of c'' by x, [:, 0], and by v, [:, 1]."""
+        return jnp.stack(jax.jacfwd(self.acceleration, argnums=(0, 1))(x, v), axis=1)
+
 
 class FunctionMetric(Metric):
     """A metric given by a function x (D,) -> (D, D)."""

@@ -38,3 +38,6 @@ class GeodesicField(eqx.Module):
 
     def __call__(self, t: Any, z: Array, v: Array, origin: Array) -> Float[Array, " d"]:
         return self.metric.acceleration(origin + z, v)
+
+    def jacobian(self, t: Any, z: Array, v: Array, origin: Array) -> Float[Array, "d 2 d"]:
+        return self.metric.acceleration_jacobian(origin + z, v)

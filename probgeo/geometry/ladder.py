@@ -35,6 +35,7 @@ from probgeo.ode.problem import Problem
 RUNGS = (20, 40, 80, 160, 320, 640)  # numbers of nodes: few, for each is compiled
 AT_ONCE = (128, 16, 4, 4, 4, 4)  # members solved at a time on each: one program a rung
 SWEEPS = 6  # from a good start fewer do, and a bad one is better mended than followed
+PATIENT_SWEEPS = 12
 LARGEST_LOST = 80  # nodes up to which a finer mesh is tried where the solver does not converge
 NODES_A_SEGMENT = 0.6  # of a start that is fine enough: what a first mesh needs
 SAFETY = 1.1
@@ -122,7 +123,7 @@ def climb(
         if not here.size:
             continue
         last = patient and size == rungs[-1]
-        fixed = on_mesh(solver, size, solver.sweeps if last else min(SWEEPS, solver.sweeps))
+        fixed = on_mesh(solver, size, min(PATIENT_SWEEPS if last else SWEEPS, solver.sweeps))
         at_once = min(AT_ONCE[k], everyone)
         solve = partial(_solve_part, fixed, problem, points, measure, at_once)
         parts = [solve(here[part]) for part in chunks(len(here), at_once)]

@@ -104,11 +104,12 @@ def _candidates(metric: Metric, start: Start, guess: np.ndarray | None) -> Itera
     if guess is not None:
         yield lambda task, left, _: measured_starts(task.metric, guess[left], "guess")
     yield _from(start)
-    yield _polished
     descent = EnergyDescent(segments=64, tolerance=RESOLVED)
-    yield _from(descent)
     if hasattr(metric, "with_rho"):
         yield _from(Continuation(descent=descent))
+    yield _polished
+    yield _from(descent)
+    if hasattr(metric, "with_rho"):
         yield _from(DataGraph(vertices_of(metric)[0], descent=descent))
 
 

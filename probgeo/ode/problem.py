@@ -36,6 +36,16 @@ class UnitTime(eqx.Module):
         parameters = () if self.args is None else (self.args,)
         return self.duration ** len(state) * self.f(t, *derivatives, *parameters)
 
+    def jacobian(self, tau: Array, state: Float[Array, "o d"]) -> Float[Array, "d o d"]:
+        """Derivatives by the state: from `f.jacobian(t, y, ...)`, if f has it, or automatically."""
+        if not hasattr(self.f, "jacobian"):
+            return jax.jacfwd(lambda y: self(tau, *y))(state)
+        t = self.t0 + tau * self.duration
+        units = self.duration ** jnp.arange(len(state))
+        parameters = () if self.args is None else (self.args,)
+        J = self.f.jacobian(t, *(state / units[:, None]), *parameters)
+        return self.duration ** len(state) * J / units[:, None]
+
 
 class Problem(eqx.Module):
     """y^(order) = f(tau, y, ...) on [0, 1] with values of y or y' at one or two times.

@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from probgeo.ode.dense.errors import jacobian
 from probgeo.ode.markov.chain import Chain, Coordinates, Linearisation, back_substitute
 from probgeo.ode.markov.prior import Prior
 from probgeo.ode.problem import BOUNDARY, Problem, mean_basis
@@ -46,7 +45,7 @@ class Regression(eqx.Module):
         return jax.vmap(lambda t, y: self.problem.f(t, *y[:-1]))(self.chain.nodes, states)
 
     def jacobians(self, states: Float[Array, "n m d"]) -> Float[Array, "n d o d"]:
-        return jax.vmap(lambda t, y: jacobian(self.problem.f, t, y[:-1]))(self.chain.nodes, states)
+        return jax.vmap(lambda t, y: self.problem.f.jacobian(t, y[:-1]))(self.chain.nodes, states)
 
     def linearise(self, states: Float[Array, "n m d"], first_order: bool) -> Linearisation:
         """The ODE for deviations from the line: c^(o) = J c + b."""
