@@ -37,7 +37,7 @@ class UnitTime(eqx.Module):
         return self.duration ** len(state) * self.f(t, *derivatives, *parameters)
 
     def jacobian(self, tau: Array, state: Float[Array, "o d"]) -> Float[Array, "d o d"]:
-        """Derivatives by the state: from `f.jacobian(t, y, ...)`, if f has it, or automatically."""
+        """J[j, m, i] = d f_j / d c^(m)_i: from `f.jacobian(t, y, ...)` or automatically."""
         if not hasattr(self.f, "jacobian"):
             return jax.jacfwd(lambda y: self(tau, *y))(state)
         t = self.t0 + tau * self.duration

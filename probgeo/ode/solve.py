@@ -31,7 +31,9 @@ def solve_ivp(
     ----------
     f : callable
         f(t, y) for y' = f or, if `dy0` is given, f(t, y, dy) for y'' = f. Written for one point,
-        y and dy of shape (D,), with jax.numpy. The same function object is compiled once.
+        y and dy of shape (D,), with jax.numpy. The same function object is compiled once. If it
+        has a method `jacobian`, called alike, that is used for its derivatives by y and dy,
+        (D, 1, D) or (D, 2, D); otherwise they come from automatic differentiation.
     t_span : (t0, t1)
         Interval, t0 < t1.
     y0, dy0 : array (..., D) or Gaussian

@@ -62,6 +62,7 @@ def methods(metric, x, v):
         "solve": metric.solve(x, v),
         "energy": metric.energy(x, v),
         "acceleration": metric.acceleration(x, v),
+        "jacobian": metric.acceleration_jacobian(x, v),
     }
 
 

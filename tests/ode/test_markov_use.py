@@ -50,6 +50,25 @@ class Spring(eqx.Module):
         return -self.stiffness * jnp.sin(y)
 
 
+class SpringWithJacobian(Spring):
+    def jacobian(self, t, y, dy):
+        by_y = jnp.diag(-self.stiffness * jnp.cos(y))
+        return jnp.stack([by_y, jnp.zeros_like(by_y)], axis=1)
+
+
+@pytest.mark.parametrize(
+    "solver", [solvers.Markov(n_points=17), solvers.Dense(n_points=9, error_model="linearised")]
+)
+def test_jacobians_of_ones_own_are_used(solver):
+    """On an interval of length two, so that units matter."""
+    plain, own = (
+        solve_bvp(kind(jnp.array(2.0)), (0.0, 2.0), jnp.zeros(2), jnp.ones(2), solver=solver)
+        for kind in (Spring, SpringWithJacobian)
+    )
+    np.testing.assert_allclose(own.mean(TIMES), plain.mean(TIMES), rtol=1e-9)
+    np.testing.assert_allclose(own.std(TIMES), plain.std(TIMES), rtol=1e-6, atol=1e-12)
+
+
 def test_gradients_through_a_solve():
     """Reverse and forward mode against finite differences of tight solutions."""
     solver = solvers.Markov(n_points=33)

@@ -8,25 +8,19 @@ Covariances come in blocks of size B: B = D in general, B = 1 if every Lambda_i 
 when the factor V drops out of all of them (`kronecker`).
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_float_array, is_concrete
+from probgeo.ode.problem import UnitTime
 
 
-def evaluate(f: Callable, tau: Array, state: Float[Array, "n d"]) -> Float[Array, " d"]:
+def evaluate(f: UnitTime, tau: Array, state: Float[Array, "n d"]) -> Float[Array, " d"]:
     """f at one time, the state stacked as an array."""
     return f(tau, *state)
-
-
-def jacobian(f: Callable, tau: Array, state: Float[Array, "n d"]) -> Float[Array, "d n d"]:
-    """Derivatives of f(tau, state) by the state: J[j, m, i] = d f_j / d c^(m)_i."""
-    return jax.jacfwd(lambda y: evaluate(f, tau, y))(state)
 
 
 class ErrorModel(eqx.Module):
@@ -41,7 +35,7 @@ class ErrorModel(eqx.Module):
         """Raise if the model does not fit problems of this order and dimension."""
 
     def observe(
-        self, f: Callable, tau: Array, state: Float[Array, "n d"]
+        self, f: UnitTime, tau: Array, state: Float[Array, "n d"]
     ) -> tuple[Float[Array, " d"], Float[Array, "b n+1 b"]]:
         """Value and map H of the observation made at `state`."""
         n, d = state.shape
@@ -50,7 +44,7 @@ class ErrorModel(eqx.Module):
         return evaluate(f, tau, state), h
 
     def noise(
-        self, f: Callable, tau: Array, state: Float[Array, "n d"], sigma: Float[Array, "n b n b"]
+        self, f: UnitTime, tau: Array, state: Float[Array, "n d"], sigma: Float[Array, "n b n b"]
     ) -> Float[Array, "b b"]:
         """Lambda_i, given the covariance `sigma` of the estimates."""
         raise NotImplementedError
@@ -63,15 +57,15 @@ class NoError(ErrorModel):
     def kronecker(self) -> bool:
         return True
 
-    def noise(self, f: Callable, tau: Array, state: Array, sigma: Array) -> Array:
+    def noise(self, f: UnitTime, tau: Array, state: Array, sigma: Array) -> Array:
         return jnp.zeros((1, 1))
 
 
 class JacobianError(ErrorModel):
     """The exact first-order covariance J Sigma J' of the error, as independent noise."""
 
-    def noise(self, f: Callable, tau: Array, state: Array, sigma: Array) -> Array:
-        j = jacobian(f, tau, state)
+    def noise(self, f: UnitTime, tau: Array, state: Array, sigma: Array) -> Array:
+        j = f.jacobian(tau, state)
         return jnp.einsum("ami,minj,bnj->ab", j, sigma, j)
 
 
@@ -115,7 +109,7 @@ class BoundError(ErrorModel):
                 f"U must have shape ({dimension}, {dimension}), got {self.bounds[0].shape}"
             )
 
-    def noise(self, f: Callable, tau: Array, state: Array, sigma: Array) -> Array:
+    def noise(self, f: UnitTime, tau: Array, state: Array, sigma: Array) -> Array:
         bounds = self.bounds[:, None, None] if self.kronecker else self.bounds
         # terms[m, n] = U_m' Sigma_mn U_n, with absolute values off the diagonal
         terms = jnp.einsum("mia,minj,njb->mnab", bounds, sigma, bounds)
@@ -134,10 +128,10 @@ class Linearised(ErrorModel):
     a linear ODE is exact; sweeps over it are Gauss-Newton steps.
     """
 
-    def observe(self, f: Callable, tau: Array, state: Array) -> tuple[Array, Array]:
+    def observe(self, f: UnitTime, tau: Array, state: Array) -> tuple[Array, Array]:
         value, h = super().observe(f, tau, state)
-        j = jacobian(f, tau, state)
+        j = f.jacobian(tau, state)
         return value - jnp.einsum("ami,mi->a", j, state), h.at[:, :-1, :].set(-j)
 
-    def noise(self, f: Callable, tau: Array, state: Array, sigma: Array) -> Array:
+    def noise(self, f: UnitTime, tau: Array, state: Array, sigma: Array) -> Array:
         return jnp.zeros((state.shape[-1], state.shape[-1]))

@@ -6,7 +6,6 @@ covariance V is split into `rows` (B x B), which take part in the Gram matrix, a
 multiple of V.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,6 +15,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from probgeo.ode.dense.errors import ErrorModel
+from probgeo.ode.problem import UnitTime
 
 
 class SplitCovariance(NamedTuple):
@@ -45,7 +45,7 @@ class Regression(eqx.Module):
     factor V; `prior_mean` their mean.
     """
 
-    f: Callable
+    f: UnitTime
     nodes: Float[Array, " n"]
     K: Float[Array, "n m n m"]
     V: SplitCovariance

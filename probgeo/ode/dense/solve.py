@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from probgeo.ode.curve import NOT_FINITE, OK, UNFAITHFUL
-from probgeo.ode.dense.errors import BoundError, ErrorModel, Linearised, jacobian
+from probgeo.ode.dense.errors import BoundError, ErrorModel, Linearised
 from probgeo.ode.dense.evidence import best_lengthscale, evidence
 from probgeo.ode.dense.gram import Observations, Regression, SplitCovariance
 from probgeo.ode.dense.posterior import DensePosterior, Sensitivity, sensitivity
@@ -130,7 +130,7 @@ def _given_scale2(settings: Settings, problem: Problem, fallback: Array | None) 
 
 def _bounds_along(regression: Regression, states: Float[Array, "n m d"]) -> BoundError:
     """Elementwise largest |Jacobian| along a curve: U and U' of Eq. 9."""
-    along = jax.vmap(lambda tau, state: jacobian(regression.f, tau, state[:-1]))
+    along = jax.vmap(lambda tau, state: regression.f.jacobian(tau, state[:-1]))
     largest = jnp.max(jnp.abs(along(regression.nodes, states)), axis=0)
     return BoundError(*jnp.moveaxis(largest, 0, -1))
 
