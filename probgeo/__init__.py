@@ -8,17 +8,31 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
-from probgeo import metrics, plot, solvers  # noqa: E402
+from probgeo import metrics, plot, solvers, stats  # noqa: E402
 from probgeo.gaussian import Gaussian  # noqa: E402
 from probgeo.geometry import Geodesic, Manifold, initial  # noqa: E402
 from probgeo.ode import ConvergenceWarning, Curve, kernels, solve_bvp, solve_ivp  # noqa: E402
+from probgeo.stats import (  # noqa: E402
+    FrechetMean,
+    GeodesicKMeans,
+    GeodesicRegression,
+    GeometricMedian,
+    PrincipalGeodesics,
+    TangentSpace,
+)
 
 __all__ = [
     "ConvergenceWarning",
     "Curve",
+    "FrechetMean",
     "Gaussian",
     "Geodesic",
+    "GeodesicKMeans",
+    "GeodesicRegression",
+    "GeometricMedian",
     "Manifold",
+    "PrincipalGeodesics",
+    "TangentSpace",
     "initial",
     "kernels",
     "metrics",
@@ -26,6 +40,7 @@ __all__ = [
     "solve_bvp",
     "solve_ivp",
     "solvers",
+    "stats",
 ]
 
 __version__ = "0.1.0"

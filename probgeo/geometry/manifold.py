@@ -70,6 +70,7 @@ class Manifold(eqx.Module):
     metric: Metric
     solver: Solver | None
     start: Start | None
+    precision: float | None  # of the default solver
 
     def __init__(
         self, metric: Any, solver: Solver | None = None, start: Start | None = None
@@ -81,6 +82,7 @@ class Manifold(eqx.Module):
             raise TypeError(f"start must be one of probgeo.initial, got {start!r}")
         self.solver = solver
         self.start = start
+        self.precision = None
 
     def geodesic(
         self,
@@ -252,12 +254,17 @@ class Manifold(eqx.Module):
         """Whether the metric is one at the points X (N, D), and how well conditioned."""
         return check_metric(self.metric, X)
 
+    def with_precision(self, rtol: float) -> "Manifold":
+        """The same with the default solver, at another tolerance relative to the extent."""
+        return eqx.tree_at(lambda m: m.precision, self, rtol, is_leaf=lambda x: x is None)
+
     def _solver(self, dimension: int) -> Solver:
         if self.solver is not None:
             return self.solver
+        rtol = RTOL if self.precision is None else self.precision
         return Markov(
-            rtol=RTOL,
-            tolerance=TOLERANCE,
+            rtol=rtol,
+            tolerance=min(TOLERANCE, 1e-2 * rtol),
             linearisation="zeroth" if dimension >= ZEROTH_FROM else "first",
         )
 

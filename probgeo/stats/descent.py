@@ -1,0 +1,301 @@
+"""The point mu of least sum_i w_i d(mu, x_i)^p / p: a mean for p = 2, a median for p = 1.
+
+Newton's method: with g_i = w_i d_i^(p-2), the gradient is -sum_i g_i Log_mu(x_i), and the Hessian
+follows from how the logarithms change with their base. A step is kept if the sum really falls.
+
+The logarithms are wrong by e_i ~ N(0, S_i), the numerical error. As long as they come from one
+solver they are wrong in the same way at each iteration, so that errors of mu obey
+
+    error' = (I - B H) error + B e,   e = sum_i g_i e_i,
+
+for a step mu' = exp_mu(B v): error = A e with A' = (I - B H) A + B. Steps of Newton have B = H^-1,
+and then A = H^-1 whatever was before; with the fixed rate of Eq. 5, B = alpha I, it gets there by
+and by.
+
+Early iterations are sloppy on purpose. Geodesics are solved more precisely only where the numerical
+standard deviation of mu is more than a fraction of its statistical standard error.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from probgeo.geometry import Manifold, Metric
+from probgeo.geometry.metrics.flat import Flat
+from probgeo.stats.logs import Logs, logs_at
+
+PRECISIONS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # relative tolerances of geodesics
+HALVINGS = 8
+SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
+SLACK = 1e-12  # relative increase that is put down to round-off,
+DEVIATIONS = 3.0  # and standard deviations that are put down to the numerics
+SETTLED = 0.5  # a step is over if it is shorter than this part of the target
+COINCIDENT = 1e-9  # distance, over the typical one, of a point that the median has arrived at
+
+
+class Settings(NamedTuple):
+    power: float  # p
+    max_iter: int
+    fraction: float  # of the statistical standard error
+    tol: float  # least precision that is asked for, relative to the root mean square distance
+    alpha: float | None  # a fixed rate, or None: Newton's method
+
+
+class Iterate(NamedTuple):
+    """One line of `history_`."""
+
+    value: float  # sum_i w_i d_i^p / p
+    step: float  # length of the step that is proposed
+    numerical: float  # standard deviation of mu, root mean square over directions at mu
+    statistical: float
+    precision: float  # relative tolerance of the geodesics; NaN if that is not ours to choose
+
+
+class Found(NamedTuple):
+    point: np.ndarray
+    cov: np.ndarray  # numerical
+    statistical: np.ndarray
+    logs: Logs  # at the point
+    history: list[Iterate]
+    converged: bool
+    message: str
+
+
+class State(NamedTuple):
+    """All that is known at one point."""
+
+    point: np.ndarray
+    logs: Logs
+    tensor: np.ndarray  # M
+    value: float
+    value_std: float
+    pull: float  # sum_i g_i
+    v: np.ndarray  # downhill: minus the gradient
+    hessian: np.ndarray
+    noise: np.ndarray  # covariance of v from the numerics
+
+    def norm(self, cov: np.ndarray) -> float:
+        """Standard deviation of a vector at the point, its directions summed in M."""
+        return float(np.sqrt(max(np.trace(self.tensor @ cov), 0.0)))
+
+
+class Ladder:
+    """The manifold with solvers of growing precision; with one of the user's, only that."""
+
+    def __init__(self, manifold: Manifold) -> None:
+        self.manifold, self.rung = manifold, 0
+        chosen = manifold.solver is not None or isinstance(manifold.metric, Flat)
+        self.precisions = () if chosen else PRECISIONS
+
+    @property
+    def precision(self) -> float:
+        return self.precisions[self.rung] if self.precisions else np.nan
+
+    @property
+    def at_the_top(self) -> bool:
+        return self.rung + 1 >= len(self.precisions)
+
+    def logs(self, point: np.ndarray, X: np.ndarray, paths: np.ndarray | None) -> Logs:
+        manifold = self.manifold
+        if self.precisions:
+            manifold = manifold.with_precision(self.precision)
+        return logs_at(manifold, point, X, paths)
+
+
+def minimise(
+    manifold: Manifold,
+    X: np.ndarray,
+    w: np.ndarray,
+    start: np.ndarray,
+    settings: Settings,
+    report: Callable[[Iterate], None] = lambda _: None,
+) -> Found:
+    """From one start. `w` (P,) are weights that count like repetitions, all positive."""
+    ladder = Ladder(manifold)
+
+    def state_at(point: np.ndarray, paths: np.ndarray | None) -> State:
+        return _state(manifold.metric, point, ladder.logs(point, X, paths), w, settings.power)
+
+    state = state_at(start, None)
+    A = extra = np.zeros((X.shape[1], X.shape[1]))
+    history: list[Iterate] = []
+    while True:
+        B, step = _step(state, settings)
+        A_next = B + A - B @ state.hessian @ A
+        cov = A_next @ state.noise @ A_next.T
+        statistical = _statistical(state, w, settings.power)
+        length = float(np.sqrt(max(step @ state.tensor @ step, 0.0)))
+        numerical, error = state.norm(cov), state.norm(statistical)
+        history.append(Iterate(state.value, length, numerical, error, ladder.precision))
+        report(history[-1])
+        target = max(settings.fraction * error, settings.tol * _spread(state, w))
+        settled = length <= SETTLED * target
+        out_of_time = len(history) >= settings.max_iter
+        if settings.alpha is not None:  # as in the paper: so many steps, and no more
+            point, noise = _shot(manifold, state.point, step)
+            turn = np.eye(len(A)) - B @ state.hessian
+            A, extra = A_next, turn @ extra @ turn.T + noise
+            if out_of_time:
+                logs = ladder.logs(point, X, state.logs.paths)
+                state = _state(manifold.metric, point, logs, w, settings.power)
+                cov = A @ state.noise @ A.T + extra
+                return _finished(state, cov, statistical, history, settled, target)
+            state = state_at(point, state.logs.paths)
+            continue
+        if (settled and numerical <= target) or out_of_time:
+            if settled:  # the last step is so small that the logarithms need not be solved again
+                point = _retracted(manifold.metric, state.point, step)
+                state = state._replace(point=point, logs=state.logs.moved(step))
+            return _finished(state, cov, statistical, history, settled, target)
+        if numerical > target and length <= max(numerical, SETTLED * target):
+            if ladder.at_the_top:
+                return _finished(state, cov, statistical, history, settled, target)
+            ladder.rung += 1
+            state = state_at(_retracted(manifold.metric, state.point, step), state.logs.paths)
+            continue
+        following = _line_search(manifold.metric, state, step, state_at)
+        if following is None:
+            return _finished(state, cov, statistical, history, settled, target)
+        state, A = following, A_next
+
+
+def _state(metric: Metric, point: np.ndarray, logs: Logs, w: np.ndarray, power: float) -> State:
+    """Sum, gradient and Hessian; geodesics that failed still count with what they have."""
+    tensor = tensor_at(metric, point)
+    shares = w / w.sum()
+    d, g = _pulls(logs.length, shares, power)
+    units = logs.vectors / d[:, None]
+    across = (2.0 - power) * np.einsum("p,pi,pj->ij", g, units, units @ tensor)
+    v = g @ logs.vectors
+    # a point that is met holds back the median with its weight (Vardi & Zhang, 2000)
+    size, held = np.sqrt(max(v @ tensor @ v, 0.0)), np.sum(shares[g == 0.0])
+    v = v * max(0.0, 1.0 - held / size) if held > 0 and size > 0 else v
+    return State(
+        point=point,
+        logs=logs,
+        tensor=tensor,
+        value=float(np.sum(shares * logs.length**power) / power),
+        value_std=float(np.sqrt(np.sum((g * d) ** 2 * logs.length_var))),
+        pull=float(np.sum(g)),
+        v=v,
+        hessian=-np.tensordot(g, logs.slopes, 1) - across,
+        noise=np.tensordot(g**2, logs.cov, 1),
+    )
+
+
+def _pulls(length: np.ndarray, shares: np.ndarray, power: float) -> tuple[np.ndarray, np.ndarray]:
+    """Distances, none of them zero, and the factors g_i of the logarithms in the gradient.
+
+    A point that is met pulls in no direction: g_i is zero, unless p = 2, where it does not matter.
+    """
+    typical = np.sqrt(np.sum(shares * length**2))
+    met = length <= COINCIDENT * typical
+    d = np.where(met, 1.0, length)
+    return d, np.where(met & (power < 2.0), 0.0, shares * d ** (power - 2.0))
+
+
+def _step(state: State, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+    """B and B v: Newton's step, or the gradient where that does not lead downhill."""
+    identity = np.eye(len(state.v))
+    if settings.alpha is not None:
+        return settings.alpha * identity, settings.alpha * state.v
+    # symmetric in the inner product M, up to round-off and differences
+    form = state.tensor @ state.hessian
+    eigenvalues = np.linalg.eigvalsh(0.5 * (form + form.T)) if np.isfinite(form).all() else [-1.0]
+    if eigenvalues[0] > 1e-6 * eigenvalues[-1]:
+        B = np.linalg.inv(state.hessian)
+        return B, B @ state.v
+    rate = 1.0 / state.pull if state.pull > 0 else 0.0  # right in flat space; Weiszfeld's for p = 1
+    return rate * identity, rate * state.v
+
+
+def _statistical(state: State, w: np.ndarray, power: float) -> np.ndarray:
+    """Covariance of the minimiser over data sets like this one: H^-1 cov(g) H^-T / n."""
+    total = w.sum()
+    shares = w / total
+    _, g = _pulls(state.logs.length, shares, power)
+    pulls = state.logs.vectors * (g / shares)[:, None]
+    pulls = pulls - g @ state.logs.vectors
+    cov = np.einsum("p,pi,pj->ij", w / total, pulls, pulls) / max(total - 1.0, 1.0)
+    try:
+        inverse = np.linalg.inv(state.hessian)
+    except np.linalg.LinAlgError:
+        return cov
+    return inverse @ cov @ inverse.T
+
+
+def _spread(state: State, w: np.ndarray) -> float:
+    """Root mean square distance."""
+    return float(np.sqrt(np.sum(w * state.logs.length**2) / w.sum()))
+
+
+def _line_search(
+    metric: Metric,
+    state: State,
+    step: np.ndarray,
+    state_at: Callable[[np.ndarray, np.ndarray | None], State],
+) -> State | None:
+    slope = float(state.v @ state.tensor @ step)
+    size = 1.0
+    for _ in range(HALVINGS):
+        new = state_at(_retracted(metric, state.point, size * step), state.logs.paths)
+        slack = SLACK * state.value + DEVIATIONS * (state.value_std + new.value_std)
+        if new.value <= state.value - SUFFICIENT * size * slope + slack:  # false for NaN
+            return new
+        size *= 0.5
+    return None
+
+
+def _finished(
+    state: State,
+    cov: np.ndarray,
+    statistical: np.ndarray,
+    history: list[Iterate],
+    settled: bool,
+    target: float,
+) -> Found:
+    last = history[-1]
+    lost = int(np.sum(~state.logs.converged))
+    problems = []
+    if not settled:
+        problems.append(f"the last of {len(history)} steps was {last.step:.2g} long")
+    if not last.numerical <= target:
+        problems.append(
+            f"the numerical standard deviation, {last.numerical:.2g}, is above the target of "
+            f"{target:.2g}; a more precise solver may help"
+        )
+    if lost:
+        problems.append(f"{lost} of {len(state.logs.converged)} geodesics did not converge")
+    message = "; ".join(problems) or "converged"
+    return Found(state.point, cov, statistical, state.logs, history, not problems, message)
+
+
+def _retracted(metric: Metric, point: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """exp_point(step) to second order."""
+    return np.asarray(_second_order(metric, jnp.asarray(point), jnp.asarray(step)))
+
+
+def _shot(manifold: Manifold, point: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """exp_point(step), and its numerical covariance."""
+    if isinstance(manifold.metric, Flat):
+        return point + step, np.zeros((len(point), len(point)))
+    end = manifold.exp(point, step, source="numerical", progress=False)
+    return np.asarray(end.mean), np.asarray(end.cov)
+
+
+def tensor_at(metric: Metric, point: np.ndarray) -> np.ndarray:
+    return np.asarray(_tensor(metric, jnp.asarray(point)))
+
+
+@eqx.filter_jit
+def _second_order(metric: Metric, x: Float[Array, " d"], v: Float[Array, " d"]) -> Array:
+    return x + v + 0.5 * metric.acceleration(x, v)
+
+
+@eqx.filter_jit
+def _tensor(metric: Metric, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+    return metric(x)
