@@ -1,5 +1,6 @@
 """Logarithms of many points at one base, and what statistics need to know of them."""
 
+import dataclasses
 import warnings
 from typing import Any, NamedTuple
 
@@ -62,6 +63,8 @@ def logs_at(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             geodesic = manifold.geodesic(bases[k], X[k], guess=guess, progress=False)
+        # the names of starts are part of what is compiled, and of no interest here
+        geodesic = dataclasses.replace(geodesic, starts=())
         found = _summary(geodesic[filled(np.arange(len(k)))])
         parts.append(jax.tree.map(lambda x, k=k: np.asarray(x)[: len(k)], found))
     return jax.tree.map(lambda *x: np.concatenate(x), *parts)

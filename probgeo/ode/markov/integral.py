@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.scipy.sparse.linalg import gmres
 from jaxtyping import Array, Float, Int
 
+from probgeo.ode.curve import OK, OUT_OF_SWEEPS
 from probgeo.ode.markov.chain import Chain, Linearisation, back_substitute
 from probgeo.ode.markov.regression import Regression
 from probgeo.ode.sweeps import Refined, damped_sweeps
@@ -23,12 +24,19 @@ LARGEST_DENSE = 160  # unknowns up to which elimination is cheaper than smoothin
 LARGEST_ELIMINATION = 200  # and than Krylov's iteration
 LARGEST_MESH = 320  # nodes up to which W, which has their square of entries, is worth having
 KRYLOV = 12  # most iterations for a step of Newton's method, with a good preconditioner
+PICARD = 20  # most fixed-point iterations before Newton's method,
+REMEMBERED = 4  # and how many of them Anderson's acceleration looks at
 FORCING = 1e-2  # relative accuracy of a Newton step that is found by iteration
 
 
 def is_worthwhile(nodes: int, dimension: int, first_order: bool) -> bool:
     """Whether the integral form is cheaper than smoothing, on a mesh that a batch shares."""
     return nodes * dimension <= LARGEST_DENSE if first_order else nodes <= LARGEST_MESH
+
+
+def is_small(nodes: int, dimension: int) -> bool:
+    """Whether a step of Newton's method by elimination is cheaper than by iteration."""
+    return nodes * dimension <= LARGEST_ELIMINATION
 
 
 def integration(chain: Chain) -> Float[Array, "n s n"]:
@@ -55,8 +63,7 @@ class IntegralForm(eqx.Module):
 
     def propose(self, states: Float[Array, "n m d"]) -> tuple[Array, Array]:
         """f at some states, and the solution of the ODE linearised there, as deviations."""
-        few = states.shape[0] * states.shape[2] <= LARGEST_ELIMINATION
-        directly = self.model.first_order or few
+        directly = self.model.first_order or is_small(states.shape[0], states.shape[2])
         return self._directly(states) if directly else self._iteratively(states)
 
     def _directly(self, states: Array) -> tuple[Array, Array]:
@@ -148,6 +155,45 @@ def block_tridiagonal(
         return x
 
     return solve
+
+
+def solve_by_fixed_points(
+    model: Regression, W: Float[Array, "n s n"], start: Float[Array, "n m d"], tolerance: Array
+) -> Refined:
+    """v <- f(t, line + W v), with Anderson's acceleration: no Jacobians, and often enough."""
+    form, o = IntegralForm(model, W), model.problem.order
+
+    def image(v: Array) -> tuple[Array, Array]:
+        values = model.evaluate(model.derivatives(form.states(v))) - model.line[:, o]
+        return values, model.relative(v - values, values)
+
+    first = model.evaluate(start) - model.line[:, o]
+    history = jnp.zeros((REMEMBERED, *first.shape))
+
+    def cond(carry: tuple) -> Array:
+        *_, residual, count = carry
+        return (residual > tolerance) & (count < PICARD)  # false for NaN
+
+    def body(carry: tuple) -> tuple:
+        v, values, steps, changes, _, count = carry
+        # the best mixture of the last images, by least squares of their residuals
+        flat = changes.reshape(REMEMBERED, -1)
+        gram = flat @ flat.T
+        ridge = 1e-12 * jnp.trace(gram) + jnp.finfo(float).tiny
+        mix = jnp.linalg.solve(gram + ridge * jnp.eye(REMEMBERED), flat @ (values - v).reshape(-1))
+        new = values - jnp.tensordot(mix, steps + changes, 1)
+        image_of_new, residual = image(new)
+        slot = count % REMEMBERED
+        steps = steps.at[slot].set(new - v)
+        changes = changes.at[slot].set((image_of_new - new) - (values - v))
+        return new, image_of_new, steps, changes, residual, count + 1
+
+    values, residual = image(first)
+    carry = (first, values, history, history, residual, jnp.array(0))
+    _, values, _, _, residual, count = jax.lax.while_loop(cond, body, carry)
+    x = form.states(values)
+    status = jnp.where(residual <= tolerance, OK, OUT_OF_SWEEPS)
+    return Refined(x, x, residual, status, count)
 
 
 def solve_integral_form(

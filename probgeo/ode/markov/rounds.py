@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from probgeo._rows import replace_rows
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED, TOO_COARSE
 from probgeo.ode.markov.forward import states_of_batch, walking_tolerance
+from probgeo.ode.markov.integral import is_small, solve_by_fixed_points
 from probgeo.ode.markov.mesh import WORTHWHILE, at_least, density_of_nodes, redistribute, wanted
 from probgeo.ode.markov.solve import Settings, Solution, finish, iterate
 from probgeo.ode.problem import BOUNDARY, Problem
@@ -73,6 +74,19 @@ def _iterate(
     def one(member: Problem, nodes: Array, states: Array) -> tuple[Refined, Array]:
         found = iterate(settings, member, nodes, states, n, W)
         return found, settings.model(member, nodes).derivatives(found.x)
+
+    return map_over_meshes(one, problem, nodes, states)
+
+
+@eqx.filter_jit
+def _fixed_points(
+    settings: Settings, problem: Problem, nodes: Array, states: Array, W: Array
+) -> Refined:
+    """A cheap attempt, for problems whose Newton steps are not."""
+
+    def one(member: Problem, nodes: Array, states: Array) -> Refined:
+        start = jnp.where(jnp.isfinite(states), states, 0.0)
+        return solve_by_fixed_points(settings.model(member, nodes), W, start, settings.tolerance)
 
     return map_over_meshes(one, problem, nodes, states)
 
@@ -288,6 +302,12 @@ def _sweep_in_rounds(settings: Settings, part: Problem, task: Task, sweeps: int)
     done = np.zeros(left.size, dtype=int)
     states, total = task.states, None
     W = _integration(settings, part, task)
+    if W is not None and not settings.first_order and not is_small(len(W), part.dimension):
+        total = _padded(_fixed_points, settings, part, task.nodes, states, shared=(W,))
+        done += total.sweeps
+        left = np.flatnonzero(total.status != OK)
+        states = states[left]
+        done[left] = 0  # Newton's method has its own
     while left.size:
         n = jnp.array(min(SWEEPS_A_ROUND, sweeps - int(done[left[0]])))
         rows = (task.nodes_of(left), states)
