@@ -34,6 +34,7 @@ SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
 SLACK = 1e-12  # relative increase that is put down to round-off,
 DEVIATIONS = 3.0  # and standard deviations that are put down to the numerics
 SETTLED = 0.5  # a step is over if it is shorter than this part of the target
+NEGLIGIBLE = 0.1  # and this part of the numerical standard deviation, if that is as good as it gets
 COINCIDENT = 1e-9  # distance, over the typical one, of a point that the median has arrived at
 
 
@@ -146,14 +147,14 @@ def minimise(
                 return _finished(state, cov, statistical, history, settled, target)
             state = state_at(point, state.logs.paths)
             continue
-        if (settled and numerical <= target) or out_of_time:
-            if settled:  # the last step is so small that the logarithms need not be solved again
+        over = settled or (ladder.at_the_top and length <= NEGLIGIBLE * numerical)
+        precise = numerical <= target
+        if (over and (precise or ladder.at_the_top)) or out_of_time:
+            if over:  # the last step is so small that the logarithms need not be solved again
                 point = _retracted(manifold.metric, state.point, step)
                 state = state._replace(point=point, logs=state.logs.moved(step))
-            return _finished(state, cov, statistical, history, settled, target)
-        if numerical > target and length <= max(numerical, SETTLED * target):
-            if ladder.at_the_top:
-                return _finished(state, cov, statistical, history, settled, target)
+            return _finished(state, cov, statistical, history, over, target)
+        if not precise and not ladder.at_the_top and length <= max(numerical, SETTLED * target):
             ladder.rung += 1
             state = state_at(_retracted(manifold.metric, state.point, step), state.logs.paths)
             continue
@@ -240,14 +241,19 @@ def _line_search(
     state_at: Callable[[np.ndarray, np.ndarray | None], State],
 ) -> State | None:
     slope = float(state.v @ state.tensor @ step)
-    size = 1.0
-    for _ in range(HALVINGS):
-        new = state_at(_retracted(metric, state.point, size * step), state.logs.paths)
+    for size in 0.5 ** np.arange(HALVINGS):
+        point = _retracted(metric, state.point, size * step)
+        if not _is_positive(tensor_at(metric, point)):
+            continue
+        new = state_at(point, state.logs.paths)
         slack = SLACK * state.value + DEVIATIONS * (state.value_std + new.value_std)
         if new.value <= state.value - SUFFICIENT * size * slope + slack:  # false for NaN
             return new
-        size *= 0.5
     return None
+
+
+def _is_positive(tensor: np.ndarray) -> bool:
+    return bool(np.isfinite(tensor).all() and np.linalg.eigvalsh(tensor)[0] > 0)
 
 
 def _finished(

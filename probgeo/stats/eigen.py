@@ -5,6 +5,9 @@ own, N(0, T_i), and one that they share, delta ~ N(0, S), from the base at which
 first order C is wrong by sum_i f_i (eta_i u_i' + u_i eta_i'), with entries q_jk in the basis of its
 eigenvectors; the eigenvalue l_k is then wrong by q_kk, and its eigenvector by
 sum_j q_jk / (l_k - l_j) e_j over all j but k.
+
+The coordinates u = R' v depend on the base too, through M = R R'. With dM = R N R' they change by
+1/2 N u, which is part of K, and what is turned back to v by -1/2 N e.
 """
 
 from typing import NamedTuple
@@ -23,6 +26,7 @@ class Moments(NamedTuple):
     T: np.ndarray  # (P, D, D)
     K: np.ndarray  # (P, D, D)
     S: np.ndarray  # (D, D)
+    N: np.ndarray  # (D, D, D), the last axis that of delta
 
     @property
     def C(self) -> np.ndarray:
@@ -48,12 +52,12 @@ def eigenvectors(moments: Moments, count: int) -> Eigen:
     K = E.T @ moments.K
     found = []
     for k in range(count):
-        Q = _entries(moments, scores, T, K, k)
+        own, shared = _entries(moments.f, scores, T, K, k)
         gaps = values[k] - values
-        weights = np.where(np.arange(len(values)) == k, 0.0, 1.0)
-        with np.errstate(divide="ignore"):
-            weights = np.where(weights > 0, 1.0 / np.where(gaps == 0, np.inf, gaps), 0.0)
-        cov = E @ (weights[:, None] * Q * weights) @ E.T
+        weights = np.where(gaps == 0, 0.0, 1.0 / np.where(gaps == 0, 1.0, gaps))
+        turned = weights[:, None] * shared - 0.5 * np.einsum("ji,jcd,c->id", E, moments.N, E[:, k])
+        cov = E @ (weights[:, None] * own * weights + turned @ moments.S @ turned.T) @ E.T
+        Q = own + shared @ moments.S @ shared.T
         after = min(k + 1, len(values) - 1)
         found.append((np.sqrt(max(Q[k, k], 0.0)), cov, np.sqrt(max(Q[after, after], 0.0))))
     stds, covs, gap_stds = (np.array(x) for x in zip(*found, strict=True))
@@ -61,17 +65,16 @@ def eigenvectors(moments: Moments, count: int) -> Eigen:
 
 
 def _entries(
-    moments: Moments, scores: np.ndarray, T: np.ndarray, K: np.ndarray, k: int
-) -> np.ndarray:
-    """Covariance (D, D) of the entries q_jk over j."""
-    f, a = moments.f, scores[:, k]
-    f2 = f**2
+    f: np.ndarray, scores: np.ndarray, T: np.ndarray, K: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the entries q_jk over j: covariance (D, D) from errors of their own, slope by delta."""
+    a, f2 = scores[:, k], f**2
     own = np.einsum("p,pjl->jl", f2 * a**2, T)
     mixed = np.einsum("p,pj,pl->jl", f2 * a, scores, T[:, k])
     own += mixed + mixed.T
     own += np.einsum("p,pj,pl->jl", f2 * T[:, k, k], scores, scores)
     shared = np.tensordot(f * a, K, 1) + np.einsum("p,pj,pd->jd", f, scores, K[:, k])
-    return own + shared @ moments.S @ shared.T
+    return own, shared
 
 
 def sampled_eigenvectors(moments: Moments, count: int, seed: int, n: int) -> Eigen:
@@ -82,11 +85,13 @@ def sampled_eigenvectors(moments: Moments, count: int, seed: int, n: int) -> Eig
     drawn_values, drawn = [], []
     for _ in range(n):
         noise = np.einsum("pij,pj->pi", own, rng.normal(size=moments.u.shape))
-        noise += moments.K @ (shared @ rng.normal(size=len(values)))
+        delta = shared @ rng.normal(size=len(values))
+        noise += moments.K @ delta
         some, vectors = _sorted(moments._replace(u=moments.u + noise).C)
         side = np.sign(np.sum(vectors * E, axis=0))
         drawn_values.append(some[:count])
-        drawn.append((vectors * np.where(side == 0, 1.0, side)).T[:count])
+        vectors = vectors * np.where(side == 0, 1.0, side)
+        drawn.append((vectors - 0.5 * (moments.N @ delta) @ vectors).T[:count])
     away = np.array(drawn) - E.T[:count]
     mean_square = np.mean((np.array(drawn_values) - values[:count]) ** 2, axis=0)
     cov = np.einsum("nki,nkj->kij", away, away) / n

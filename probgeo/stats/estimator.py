@@ -35,10 +35,7 @@ class ManifoldEstimator(BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=least)
 
     def _weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weights.sum() > 0:
-            raise ValueError("the sample weights must not all be zero")
-        return weights
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _warn(self, message: str) -> None:
         warnings.warn(
@@ -54,15 +51,13 @@ class ManifoldEstimator(BaseEstimator):
 
 
 def merged(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Different points, in the order in which they come, and their weights.
+    """Different points, sorted, and their weights, so that neither order nor repetition matters.
 
     Points of weight zero are left out: those that are kept are worth solving geodesics for.
     """
-    used = np.flatnonzero(weights > 0)
-    _, first, inverse = np.unique(X[used], axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    totals = np.bincount(inverse.ravel(), weights=weights[used])
-    return X[used[first[order]]], totals[order]
+    used = weights > 0
+    distinct, inverse = np.unique(X[used], axis=0, return_inverse=True)
+    return distinct, np.bincount(inverse.ravel(), weights=weights[used])
 
 
 def find_centre(

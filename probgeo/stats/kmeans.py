@@ -88,13 +88,17 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         as_whole_number("max_iter", self.max_iter, 1)
         manifold = self._manifold(points.shape[1])
         rng = check_random_state(self.random_state)
+        distinct, totals = merged(points, weights)
         runs = [
-            self._run(manifold, points, weights, rng)
+            self._run(manifold, distinct, totals, rng)
             for _ in range(as_whole_number("n_init", self.n_init, 1))
         ]
         best = min(runs, key=lambda run: run["inertia_"].mean)
         for name, value in best.items():
             setattr(self, name, value)
+        distances = _distances(manifold, np.asarray(self.cluster_centers_.mean), points)
+        self.labels_ = np.argmin(distances.length, axis=1)
+        self.doubtful_ = _doubtful(distances)
         if not self.converged_:
             self._warn(self.message_)
         return self
@@ -132,8 +136,6 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         var = distances.var[np.arange(len(X)), labels]
         return {
             "cluster_centers_": Gaussian.unchecked(jnp.asarray(centers), jnp.asarray(covs)),
-            "labels_": labels,
-            "doubtful_": _doubtful(distances),
             "inertia_": ScalarGaussian.unchecked(
                 jnp.asarray(np.sum(weights * nearest**2)),
                 jnp.asarray(np.sum((2.0 * weights * nearest) ** 2 * var)),
@@ -155,16 +157,15 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         """The means of all clusters; one that has lost its points starts at the one farthest."""
         estimator = FrechetMean() if self.mean is None else self.mean
         centers, covs, problems = centers.copy(), np.zeros((*centers.shape, X.shape[1])), []
-        far = distances.length[np.arange(len(X)), labels] * (weights > 0)
+        far = distances.length[np.arange(len(X)), labels]
         for k in range(len(centers)):
-            here = (labels == k) & (weights > 0)
+            here = labels == k
             if not here.any():
                 farthest = np.argmax(far)
                 centers[k], far[farthest] = X[farthest], 0.0
                 continue
-            distinct, totals = merged(X[here], weights[here])
             start = FrechetMean(**{**estimator.get_params(deep=False), "init": centers[k]})
-            found = start.found(manifold, distinct, totals)
+            found = start.found(manifold, X[here], weights[here])
             centers[k], covs[k] = found.point, found.cov
             if not found.converged:
                 problems.append(f"centre {k}: {found.message}")

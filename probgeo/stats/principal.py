@@ -2,12 +2,16 @@
 
 from typing import Any, Literal
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_whole_number
 from probgeo.gaussian import Gaussian
+from probgeo.geometry import Metric
 from probgeo.ode.curve import Curve
 from probgeo.stats.eigen import Moments, eigenvectors, sampled_eigenvectors
 from probgeo.stats.mean import FrechetMean
@@ -92,13 +96,15 @@ class PrincipalGeodesics(AtTheMean):
         if count > D:
             raise ValueError(f"n_components must be at most {D}, the dimension, got {count}")
         logs, weights = self._fit_mean(X, sample_weight)
-        R = self.root_
+        R, u = self.root_, logs.vectors @ self.root_
+        N = self._change_of_tensor()
         moments = Moments(
-            u=logs.vectors @ R,
+            u=u,
             f=weights / max(weights.sum() - 1.0, 1.0),
             T=R.T @ logs.cov @ R,
-            K=R.T @ logs.slopes,
+            K=R.T @ logs.slopes + 0.5 * np.einsum("ijd,pj->pid", N, u),
             S=np.asarray(self.mean_.cov),
+            N=N,
         )
         if self.method == "sampled":
             seed, n = int(self.random_state), as_whole_number("n_draws", self.n_draws, 2)
@@ -153,6 +159,13 @@ class PrincipalGeodesics(AtTheMean):
         velocity = Gaussian.unchecked(reach * v.mean[k], reach**2 * v.cov[k])
         return self._manifold(len(self.root_)).shoot(self.mean_, velocity)
 
+    def _change_of_tensor(self) -> np.ndarray:
+        """R^-1 dM R'^-1 by the coordinates of the mean, (D, D, D)."""
+        mean = self.mean_.mean
+        slopes = np.asarray(_tensor_slopes(self._manifold(len(mean)).metric, mean))
+        lowered = np.linalg.inv(self.root_)
+        return np.einsum("ia,abd,jb->ijd", lowered, slopes, lowered)
+
     @property
     def _duals(self) -> np.ndarray:
         """M v_k as columns (D, K)."""
@@ -162,6 +175,11 @@ class PrincipalGeodesics(AtTheMean):
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
+
+
+@eqx.filter_jit
+def _tensor_slopes(metric: Metric, x: Float[Array, " d"]) -> Float[Array, "d d d"]:
+    return jax.jacfwd(metric)(x)
 
 
 def _tied(values: np.ndarray, gap_std: np.ndarray, count: int) -> np.ndarray:
