@@ -22,7 +22,7 @@ class TestKMeans:
         other = KMeans(3, n_init=10, random_state=0).fit(X)
         assert float(ours.inertia_.mean) == pytest.approx(other.inertia_)
         assert not ours.doubtful_.any()
-        order = np.argsort(ours.cluster_centers_.mean @ [1.0, 2.0])
+        order = np.argsort(np.asarray(ours.cluster_centers_.mean) @ [1.0, 2.0])
         expected = other.cluster_centers_[np.argsort(other.cluster_centers_ @ [1.0, 2.0])]
         np.testing.assert_allclose(ours.cluster_centers_.mean[order], expected)
 
