@@ -31,6 +31,7 @@ from probgeo.stats.logs import Logs, logs_at
 PRECISIONS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # relative tolerances of geodesics
 HALVINGS = 8
 SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
+LEAST_CURVATURE = 1e-6  # of the Hessian, over its largest, that Newton's method is trusted with
 SLACK = 1e-12  # relative increase that is put down to round-off,
 DEVIATIONS = 3.0  # and standard deviations that are put down to the numerics
 SETTLED = 0.5  # a step is over if it is shorter than this part of the target
@@ -116,52 +117,117 @@ def minimise(
     report: Callable[[Iterate], None] = lambda _: None,
 ) -> Found:
     """From one start. `w` (P,) are weights that count like repetitions, all positive."""
-    ladder = Ladder(manifold)
+    descent = Descent(manifold, X, w, settings, report)
+    state = descent.at(start)
+    return descent.newton(state) if settings.alpha is None else descent.fixed(state)
 
-    def state_at(point: np.ndarray, paths: np.ndarray | None) -> State:
-        return _state(manifold.metric, point, ladder.logs(point, X, paths), w, settings.power)
 
-    state = state_at(start, None)
-    A = extra = np.zeros((X.shape[1], X.shape[1]))
-    history: list[Iterate] = []
-    while True:
-        B, step = _step(state, settings)
-        A_next = B + A - B @ state.hessian @ A
-        cov = A_next @ state.noise @ A_next.T
-        statistical = _statistical(state, w, settings.power)
+class Descent:
+    """One run, from rough geodesics to precise ones."""
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        X: np.ndarray,
+        w: np.ndarray,
+        settings: Settings,
+        report: Callable[[Iterate], None],
+    ) -> None:
+        self.manifold, self.X, self.w, self.settings = manifold, X, w, settings
+        self.ladder, self.report = Ladder(manifold), report
+        self.history: list[Iterate] = []
+        self.target = 0.0
+
+    @property
+    def out_of_time(self) -> bool:
+        return len(self.history) >= self.settings.max_iter
+
+    def at(self, point: np.ndarray, last: State | None = None) -> State:
+        """All that is known at a point; the geodesics of the last one are where to start."""
+        logs = self.ladder.logs(point, self.X, None if last is None else last.logs.paths)
+        return _state(self.manifold.metric, point, logs.usable(), self.w, self.settings.power)
+
+    def newton(self, state: State) -> Found:
+        metric, ladder = self.manifold.metric, self.ladder
+        while True:
+            B = _newton_step(state)
+            step, cov = B @ state.v, B @ state.noise @ B.T
+            line, target = self.note(state, step, cov), self.target
+            settled, precise = line.step <= SETTLED * target, line.numerical <= target
+            if ladder.at_the_top:  # precise or not, it will not get any better
+                settled |= line.step <= NEGLIGIBLE * line.numerical
+            if settled and (precise or ladder.at_the_top):
+                # a step so small that the logarithms need not be solved again
+                moved = state.logs.moved(step)
+                state = state._replace(point=_retracted(metric, state.point, step), logs=moved)
+                return self.finished(state, cov, settled)
+            if self.out_of_time:
+                return self.finished(state, cov, settled)
+            arrived = line.step <= max(line.numerical, SETTLED * target)
+            if arrived and not precise and not ladder.at_the_top:
+                ladder.rung += 1
+                state = self.at(_retracted(metric, state.point, step), state)
+                continue
+            following = self.line_search(state, step)
+            if following is None:
+                return self.finished(state, cov, settled)
+            state = following
+
+    def fixed(self, state: State) -> Found:
+        """As in the paper: so many steps of Eq. 5, and no more."""
+        assert self.settings.alpha is not None
+        B = self.settings.alpha * np.eye(len(state.point))
+        A = added = np.zeros_like(B)  # and what the exponential maps add
+        while True:
+            step, turn = B @ state.v, np.eye(len(B)) - B @ state.hessian
+            A = turn @ A + B
+            line = self.note(state, step, A @ state.noise @ A.T + added)
+            point, noise = _shot(self.manifold, state.point, step)
+            added = turn @ added @ turn.T + noise
+            state = self.at(point, state)
+            if self.out_of_time:
+                cov = A @ state.noise @ A.T + added
+                return self.finished(state, cov, line.step <= SETTLED * self.target)
+
+    def note(self, state: State, step: np.ndarray, cov: np.ndarray) -> Iterate:
+        """A new line of the history; `target` is how precise the result should be."""
         length = float(np.sqrt(max(step @ state.tensor @ step, 0.0)))
-        numerical, error = state.norm(cov), state.norm(statistical)
-        history.append(Iterate(state.value, length, numerical, error, ladder.precision))
-        report(history[-1])
-        target = max(settings.fraction * error, settings.tol * _spread(state, w))
-        settled = length <= SETTLED * target
-        out_of_time = len(history) >= settings.max_iter
-        if settings.alpha is not None:  # as in the paper: so many steps, and no more
-            point, noise = _shot(manifold, state.point, step)
-            turn = np.eye(len(A)) - B @ state.hessian
-            A, extra = A_next, turn @ extra @ turn.T + noise
-            if out_of_time:
-                logs = ladder.logs(point, X, state.logs.paths)
-                state = _state(manifold.metric, point, logs, w, settings.power)
-                cov = A @ state.noise @ A.T + extra
-                return _finished(state, cov, statistical, history, settled, target)
-            state = state_at(point, state.logs.paths)
-            continue
-        over = settled or (ladder.at_the_top and length <= NEGLIGIBLE * numerical)
-        precise = numerical <= target
-        if (over and (precise or ladder.at_the_top)) or out_of_time:
-            if over:  # the last step is so small that the logarithms need not be solved again
-                point = _retracted(manifold.metric, state.point, step)
-                state = state._replace(point=point, logs=state.logs.moved(step))
-            return _finished(state, cov, statistical, history, over, target)
-        if not precise and not ladder.at_the_top and length <= max(numerical, SETTLED * target):
-            ladder.rung += 1
-            state = state_at(_retracted(manifold.metric, state.point, step), state.logs.paths)
-            continue
-        following = _line_search(manifold.metric, state, step, state_at)
-        if following is None:
-            return _finished(state, cov, statistical, history, settled, target)
-        state, A = following, A_next
+        error = state.norm(_statistical(state, self.w, self.settings.power))
+        line = Iterate(state.value, length, state.norm(cov), error, self.ladder.precision)
+        self.history.append(line)
+        self.report(line)
+        spread = np.sqrt(np.sum(self.w * state.logs.length**2) / self.w.sum())
+        self.target = max(self.settings.fraction * error, self.settings.tol * float(spread))
+        return line
+
+    def line_search(self, state: State, step: np.ndarray) -> State | None:
+        slope = float(state.v @ state.tensor @ step)
+        for size in 0.5 ** np.arange(HALVINGS):
+            point = _retracted(self.manifold.metric, state.point, size * step)
+            if not _is_positive(tensor_at(self.manifold.metric, point)):
+                continue
+            new = self.at(point, state)
+            slack = SLACK * state.value + DEVIATIONS * (state.value_std + new.value_std)
+            if new.value <= state.value - SUFFICIENT * size * slope + slack:  # false for NaN
+                return new
+        return None
+
+    def finished(self, state: State, cov: np.ndarray, settled: bool) -> Found:
+        last, logs = self.history[-1], state.logs
+        lost = int(np.sum(~logs.converged))
+        problems = []
+        if not settled:
+            problems.append(f"the last of {len(self.history)} steps was {last.step:.2g} long")
+        if not last.numerical <= self.target:
+            problems.append(
+                f"the numerical standard deviation, {last.numerical:.2g}, is above the target of "
+                f"{self.target:.2g}; a more precise solver may help"
+            )
+        if lost:
+            problems.append(f"{lost} of {len(logs.converged)} geodesics did not converge")
+        message = "; ".join(problems) or "converged"
+        statistical = _statistical(state, self.w, self.settings.power)
+        return Found(state.point, cov, statistical, logs, self.history, not problems, message)
 
 
 def _state(metric: Metric, point: np.ndarray, logs: Logs, w: np.ndarray, power: float) -> State:
@@ -199,19 +265,16 @@ def _pulls(length: np.ndarray, shares: np.ndarray, power: float) -> tuple[np.nda
     return d, np.where(met & (power < 2.0), 0.0, shares * d ** (power - 2.0))
 
 
-def _step(state: State, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
-    """B and B v: Newton's step, or the gradient where that does not lead downhill."""
-    identity = np.eye(len(state.v))
-    if settings.alpha is not None:
-        return settings.alpha * identity, settings.alpha * state.v
+def _newton_step(state: State) -> np.ndarray:
+    """B such that B v is Newton's step, or the gradient where that does not lead downhill."""
     # symmetric in the inner product M, up to round-off and differences
     form = state.tensor @ state.hessian
-    eigenvalues = np.linalg.eigvalsh(0.5 * (form + form.T)) if np.isfinite(form).all() else [-1.0]
-    if eigenvalues[0] > 1e-6 * eigenvalues[-1]:
-        B = np.linalg.inv(state.hessian)
-        return B, B @ state.v
+    if np.isfinite(form).all():
+        eigenvalues = np.linalg.eigvalsh(0.5 * (form + form.T))
+        if eigenvalues[0] > LEAST_CURVATURE * eigenvalues[-1]:
+            return np.linalg.inv(state.hessian)
     rate = 1.0 / state.pull if state.pull > 0 else 0.0  # right in flat space; Weiszfeld's for p = 1
-    return rate * identity, rate * state.v
+    return rate * np.eye(len(state.v))
 
 
 def _statistical(state: State, w: np.ndarray, power: float) -> np.ndarray:
@@ -229,55 +292,8 @@ def _statistical(state: State, w: np.ndarray, power: float) -> np.ndarray:
     return inverse @ cov @ inverse.T
 
 
-def _spread(state: State, w: np.ndarray) -> float:
-    """Root mean square distance."""
-    return float(np.sqrt(np.sum(w * state.logs.length**2) / w.sum()))
-
-
-def _line_search(
-    metric: Metric,
-    state: State,
-    step: np.ndarray,
-    state_at: Callable[[np.ndarray, np.ndarray | None], State],
-) -> State | None:
-    slope = float(state.v @ state.tensor @ step)
-    for size in 0.5 ** np.arange(HALVINGS):
-        point = _retracted(metric, state.point, size * step)
-        if not _is_positive(tensor_at(metric, point)):
-            continue
-        new = state_at(point, state.logs.paths)
-        slack = SLACK * state.value + DEVIATIONS * (state.value_std + new.value_std)
-        if new.value <= state.value - SUFFICIENT * size * slope + slack:  # false for NaN
-            return new
-    return None
-
-
 def _is_positive(tensor: np.ndarray) -> bool:
     return bool(np.isfinite(tensor).all() and np.linalg.eigvalsh(tensor)[0] > 0)
-
-
-def _finished(
-    state: State,
-    cov: np.ndarray,
-    statistical: np.ndarray,
-    history: list[Iterate],
-    settled: bool,
-    target: float,
-) -> Found:
-    last = history[-1]
-    lost = int(np.sum(~state.logs.converged))
-    problems = []
-    if not settled:
-        problems.append(f"the last of {len(history)} steps was {last.step:.2g} long")
-    if not last.numerical <= target:
-        problems.append(
-            f"the numerical standard deviation, {last.numerical:.2g}, is above the target of "
-            f"{target:.2g}; a more precise solver may help"
-        )
-    if lost:
-        problems.append(f"{lost} of {len(state.logs.converged)} geodesics did not converge")
-    message = "; ".join(problems) or "converged"
-    return Found(state.point, cov, statistical, state.logs, history, not problems, message)
 
 
 def _retracted(metric: Metric, point: np.ndarray, step: np.ndarray) -> np.ndarray:

@@ -43,6 +43,18 @@ class Logs(NamedTuple):
     converged: np.ndarray
     paths: np.ndarray
 
+    def usable(self) -> "Logs":
+        """Where there is no geodesic at all, nothing: the point pulls in no direction."""
+        finite = np.isfinite(self.length) & np.isfinite(self.vectors).all(axis=1)
+        finite &= np.isfinite(self.cov).all(axis=(1, 2)) & np.isfinite(self.slopes).all(axis=(1, 2))
+        if finite.all():
+            return self
+
+        def kept(x: np.ndarray) -> np.ndarray:
+            return np.where(finite.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
+
+        return Logs(*map(kept, self[:5]), converged=self.converged & finite, paths=self.paths)
+
     def moved(self, step: np.ndarray) -> "Logs":
         """The same at a base that is a small step further, to first order."""
         return self._replace(vectors=self.vectors + self.slopes @ step)
