@@ -53,7 +53,8 @@ class Logs(NamedTuple):
         def kept(x: np.ndarray) -> np.ndarray:
             return np.where(finite.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
 
-        return Logs(*map(kept, self[:5]), converged=self.converged & finite, paths=self.paths)
+        values: Any = (*map(kept, self[:5]), self.converged & finite, self.paths)
+        return Logs(*values)
 
     def moved(self, step: np.ndarray) -> "Logs":
         """The same at a base that is a small step further, to first order."""

@@ -85,6 +85,16 @@ def test_one_point_is_its_own_centre(estimator, points):
     assert not found.standard_error_.any()
 
 
+def test_a_point_without_a_metric_is_left_out_and_counted():
+    disc = metrics.Conformal(lambda x: 1.5 - x @ x)
+    inside = 0.2 * RNG.normal(size=(4, 2))
+    with pytest.warns(ConvergenceWarning, match="1 of 5 geodesics did not converge"):
+        found = FrechetMean(disc).fit(np.concatenate([inside, [[3.0, 0.0]]]))
+    alone = FrechetMean(disc).fit(inside)
+    np.testing.assert_allclose(found.mean_.mean, alone.mean_.mean, atol=0.1)
+    assert not found.converged_
+
+
 def test_the_limit_of_iterations_is_honest():
     with pytest.warns(ConvergenceWarning, match="the last of 1 steps"):
         found = FrechetMean(HALF, max_iter=1).fit(X)

@@ -46,6 +46,24 @@ def test_weights_count_like_repetitions():
     np.testing.assert_allclose(weighted.components_.mean, repeated.components_.mean, atol=1e-10)
 
 
+def test_changes_that_must_not_matter():
+    """A linear change of coordinates of data and metric, and another order of the points."""
+    rng = np.random.default_rng(3)
+    roots = rng.normal(size=(3, 2, 2))
+    tensors = roots @ roots.transpose(0, 2, 1) + 0.5 * np.eye(2)
+    centers, points = rng.normal(size=(3, 2)), rng.normal(size=(12, 2)) * [2.0, 0.7]
+    A = np.array([[2.0, 0.3], [-0.4, 0.5]])  # x = A z
+    there = np.linalg.inv(A).T
+    metric = metrics.LocalMetrics(centers, tensors, rho=0.5)
+    moved = metrics.LocalMetrics(centers @ there, A.T @ tensors @ A, rho=0.5)
+    one = PrincipalGeodesics(metric, 1, fraction=1e-3).fit(points)
+    other = PrincipalGeodesics(moved, 1, fraction=1e-3).fit(points[::-1] @ there)
+    np.testing.assert_allclose(one.explained_variance_, other.explained_variance_, rtol=1e-3)
+    back = np.asarray(other.components_.mean[0]) @ A.T
+    direction = np.asarray(one.components_.mean[0])
+    np.testing.assert_allclose(back * np.sign(back @ direction), direction, atol=2e-3)
+
+
 def test_equal_directions_are_flagged():
     square = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
     tied = PrincipalGeodesics(n_components=3).fit(square)
