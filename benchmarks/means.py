@@ -22,7 +22,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 parser = argparse.ArgumentParser()
 parser.add_argument("--only", default="mean,sloppy,bodies")
 parser.add_argument("--dimensions", default="2,5,10,30,50")
-parser.add_argument("--bodies", default=str(ROOT / "probgeo" / "data" / "bodies.npz"))
 options = parser.parse_args()
 if "bodies" not in options.only:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
@@ -39,6 +38,7 @@ from probgeo import (
     FrechetMean,
     Manifold,
     PrincipalGeodesics,
+    data,
     metrics,
     solvers,
 )
@@ -118,9 +118,9 @@ def sloppy_part():
 
 
 def bodies_part():
-    file = np.load(options.bodies)
-    X = file["scores"]
-    metric = metrics.from_lmnn(X, file["belly_m"], 7)
+    people = data.bodies()
+    X = people.scores
+    metric = metrics.from_lmnn(X, people.belly, 7)
     rows = []
     for name in ("first call, with compilation", "second call"):
         start = time.perf_counter()

@@ -8,7 +8,7 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
-from probgeo import metrics, plot, solvers, stats  # noqa: E402
+from probgeo import data, metrics, plot, solvers, stats  # noqa: E402
 from probgeo.gaussian import Gaussian  # noqa: E402
 from probgeo.geometry import Geodesic, Manifold, initial  # noqa: E402
 from probgeo.ode import ConvergenceWarning, Curve, kernels, solve_bvp, solve_ivp  # noqa: E402
@@ -33,6 +33,7 @@ __all__ = [
     "Manifold",
     "PrincipalGeodesics",
     "TangentSpace",
+    "data",
     "initial",
     "kernels",
     "metrics",

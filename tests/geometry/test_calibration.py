@@ -15,7 +15,7 @@ TIGHT = solvers.Markov(order=7, n_points=160)
 @pytest.mark.slow
 def test_positions_lengths_and_logarithms():
     rng = np.random.default_rng(1)
-    data = shapes.half_circle(rng)
+    data = shapes.PLANE["half circle"](rng)
     metric = metrics.from_mixture(data, COMPONENTS, seed=1)
     a, b = shapes.random_pairs(rng, data, PAIRS)
     geodesic = Manifold(metric).geodesic(a, b)
