@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from probgeo import ConvergenceWarning, Gaussian, plot, solve_bvp, solvers
+from probgeo import (
+    ConvergenceWarning,
+    Gaussian,
+    Manifold,
+    PrincipalGeodesics,
+    metrics,
+    plot,
+    solve_bvp,
+    solvers,
+)
 
 mpl.use("Agg")
 
@@ -169,3 +178,69 @@ def test_bad_input_is_named(space, call, message):
 def test_importing_plot_does_not_import_matplotlib():
     code = "import sys; from probgeo import plot; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestManifolds:
+    data = np.random.default_rng(0).normal(loc=(0.0, 4.0), size=(20, 2))
+    half_plane = Manifold(metrics.HalfPlane())
+
+    def test_geodesics_are_drawn_with_their_ends(self, ax):
+        found = self.half_plane.geodesic([0.0, 1.0], [[1.0, 1.0], [2.0, 2.0]])
+        plot.geodesics(found, ax, data=self.data)
+        ends = [x.get_xydata() for x in ax.lines if x.get_color() == plot.COLOURS["ends"]]
+        np.testing.assert_allclose(ends, [[[0, 1], [1, 1]], [[0, 1], [2, 2]]], atol=1e-6)
+        assert len(drawn(ax, "mean")) == 2
+
+    def test_the_background_is_the_magnification(self, ax):
+        plot.metric(self.half_plane, ax, extent=(-1.0, 1.0, 0.5, 2.0), resolution=4, ellipses=0)
+        image = np.asarray(ax.images[0].get_array())
+        height = np.linspace(0.5, 2.0, 4)
+        np.testing.assert_allclose(image, np.repeat(-2 * np.log(height)[:, None], 4, axis=1))
+
+    def test_ellipses_are_balls_of_one_radius(self, ax):
+        plot.metric(self.half_plane, ax, extent=(0.0, 2.0, 1.0, 3.0), ellipses=2, background=False)
+        balls = [x.get_xydata() for x in ax.lines]
+        assert len(balls) == 4
+        radii = [np.ptp(x[:, 0]) / 2 / x[:, 1].mean() for x in balls]
+        np.testing.assert_allclose(radii, radii[0], rtol=1e-2)
+
+    def test_the_extent_follows_the_data(self, ax):
+        plot.metric(metrics.Flat(), ax, data=self.data, resolution=3, ellipses=0)
+        assert ax.get_xlim()[0] < self.data[:, 0].min()
+        with pytest.raises(ValueError, match="give extent"):
+            plot.metric(metrics.Flat(), ax)
+
+    def test_mean_and_principal_geodesics(self, ax):
+        pga = PrincipalGeodesics(n_components=2).fit(self.data)
+        plot.mean(pga, ax, data=self.data)
+        solid, dashed = [x for x in ax.lines if len(x.get_xydata()) > 50]
+        assert (solid.get_linestyle(), dashed.get_linestyle()) == ("-", "--")
+        np.testing.assert_allclose(np.ptp(solid.get_xydata(), axis=0), 0.0)  # flat: exact
+        plot.principal_geodesics(pga, ax, deviations=1.0)
+        lengths = [
+            np.linalg.norm(x.get_xydata()[-1] - x.get_xydata()[0])
+            for x in ax.lines
+            if len(x.get_xydata()) == 200
+        ]
+        np.testing.assert_allclose(lengths, np.repeat(pga.explained_variance_**0.5, 2), rtol=1e-6)
+
+    def test_only_the_plane_can_be_drawn(self, ax, space):
+        with pytest.raises(ValueError, match="only what is in the plane"):
+            plot.geodesics(space, ax)
+        with pytest.raises(ValueError, match="data must have shape"):
+            plot.points(np.zeros((3, 3)), ax)
+
+
+class TestMesh:
+    vertices = np.array([[0.0, 0, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]])
+    faces = np.array([[0, 1, 2], [0, 2, 3]])  # one looks to the front, one to the left
+
+    def test_only_faces_that_look_at_the_viewer_are_drawn(self, ax):
+        plot.mesh(self.vertices, self.faces, ax, shift=(2.0, 0.0))
+        (drawing,) = ax.collections
+        (outline,) = drawing.get_paths()
+        np.testing.assert_allclose(outline.vertices[:3], [[2, 0], [3, 0], [2, 1]])
+
+    def test_views_are_named(self, ax):
+        with pytest.raises(ValueError, match="view must be one of"):
+            plot.mesh(self.vertices, self.faces, ax, view="back")

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from probgeo.geometry import Geodesic, Manifold, Metric
 from probgeo.geometry.metrics.flat import Flat
+from probgeo.geometry.polyline import straight
 from probgeo.geometry.rows import chunks, filled
 from probgeo.ode.curve import ConvergenceWarning
 
@@ -73,7 +74,7 @@ def logs_at(
         return _flat_logs(manifold.metric, base, X)
     parts, bases = [], np.broadcast_to(base, X.shape)
     for k in chunks(len(X), AT_ONCE):
-        guess = None if paths is None else paths[k]
+        guess = None if paths is None else _finite(paths[k], bases[k], X[k])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             geodesic = manifold.geodesic(bases[k], X[k], guess=guess, progress=False)
@@ -82,6 +83,12 @@ def logs_at(
         found = _summary(geodesic[filled(np.arange(len(k)))])
         parts.append(jax.tree.map(lambda x, k=k: np.asarray(x)[: len(k)], found))
     return jax.tree.map(lambda *x: np.concatenate(x), *parts)
+
+
+def _finite(paths: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Straight lines where there was no geodesic."""
+    good = np.isfinite(paths).all(axis=(1, 2))
+    return np.where(good[:, None, None], paths, straight(a, b, paths.shape[1] - 1))
 
 
 @eqx.filter_jit
