@@ -4,22 +4,28 @@ Importing probgeo switches JAX to 64-bit floats (`jax_enable_x64`), for the whol
 solvers need the digits.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 import jax
+
+if TYPE_CHECKING:
+    from probgeo import stats as stats
+    from probgeo.stats import (
+        FrechetMean,
+        GeodesicKMeans,
+        GeodesicRegression,
+        GeometricMedian,
+        PrincipalGeodesics,
+        TangentSpace,
+    )
 
 jax.config.update("jax_enable_x64", True)
 
-from probgeo import data, metrics, plot, solvers, stats  # noqa: E402
+from probgeo import data, metrics, plot, solvers  # noqa: E402
 from probgeo.gaussian import Gaussian  # noqa: E402
 from probgeo.geometry import Geodesic, Manifold, initial  # noqa: E402
 from probgeo.ode import ConvergenceWarning, Curve, kernels, solve_bvp, solve_ivp  # noqa: E402
-from probgeo.stats import (  # noqa: E402
-    FrechetMean,
-    GeodesicKMeans,
-    GeodesicRegression,
-    GeometricMedian,
-    PrincipalGeodesics,
-    TangentSpace,
-)
 
 __all__ = [
     "ConvergenceWarning",
@@ -45,3 +51,11 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Estimators on first use: scikit-learn is slow to import, and not everybody needs it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'probgeo' has no attribute {name!r}")
+    stats = import_module("probgeo.stats")
+    return stats if name == "stats" else getattr(stats, name)

@@ -57,8 +57,8 @@ class PrincipalGeodesics(AtTheMean):
     --------
     >>> X = np.array([[0.0, 0.0], [2.0, 0.1], [4.0, -0.1], [6.0, 0.0]])
     >>> pga = PrincipalGeodesics(n_components=1).fit(X)
-    >>> pga.components_.mean.round(2).tolist(), pga.transform(X).shape
-    ([[1.0, -0.0]], (4, 1))
+    >>> round(float(pga.components_.mean[0, 0]), 2), pga.transform(X).shape
+    (1.0, (4, 1))
     """
 
     def __init__(

@@ -95,8 +95,8 @@ class TangentSpace(AtTheMean):
     >>> from sklearn.pipeline import make_pipeline
     >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [2.0, 1.0]])
     >>> model = make_pipeline(TangentSpace(), LinearRegression()).fit(X, X[:, 0])
-    >>> model.predict(X).round(6).tolist()
-    [0.0, 1.0, 0.0, 2.0]
+    >>> bool(np.allclose(model.predict(X), X[:, 0]))
+    True
     """
 
     def __init__(
