@@ -44,7 +44,6 @@ COMPONENTS_OF_SHAPES = 16
 LONGER = 1.01  # than the best known: a bad result
 SOLVED = {2: 100, 5: 100, 10: 100, 30: 20, 50: 10}  # pairs, by dimension,
 COMPARED = {2: 100, 5: 100, 10: 30, 30: 6, 50: 3}  # of which SciPy solves the first few
-DIMENSIONS = [int(D) for D in os.environ.get("DIMENSIONS", "2,5,10,30,50").split(",")]
 CHECKED = 20  # pairs whose path errors are looked at
 OFF = 1e-2  # path error, relative to the extent of the path, of a false success
 T = np.linspace(0.0, 1.0, 101)
@@ -181,7 +180,7 @@ def one_case(only_ones, dimension, count, compared):
 
 def digits_part(quick):
     rows = []
-    for dimension in (2, 10) if quick else DIMENSIONS:
+    for dimension in (2, 10) if quick else SOLVED:
         compared = 20 if quick else COMPARED[dimension]
         for only_ones in (False, True):
             jax.clear_caches()  # a process may not hold that many programs

@@ -180,13 +180,16 @@ def geodesics(
     return ax
 
 
-def points(data: Any, ax: "Axes | None" = None, *, label: str | None = None) -> "Axes":
-    """Draw data (P, 2) as pale dots."""
+def points(
+    data: Any, ax: "Axes | None" = None, *, label: str | None = None, colour: Any = None
+) -> "Axes":
+    """Draw data (P, 2) as dots, pale by default."""
     given = np.asarray(data, dtype=float)
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(f"data must have shape (P, 2), got {given.shape}")
     ax = _axes(ax, ("$x_1$", "$x_2$"))
-    ax.plot(*given.T, ".", color=COLOURS["data"], markersize=4, zorder=1, label=label)
+    colour = COLOURS["data"] if colour is None else colour
+    ax.plot(*given.T, ".", color=colour, markersize=4, zorder=1, label=label)
     return ax
 
 
@@ -243,7 +246,7 @@ def metric(
     if ellipses:
         _ellipses(function, (left, right, bottom, top), ellipses, ax)
     if data is not None:
-        points(data, ax)
+        points(data, ax, colour=COLOURS["ends"])  # pale ones would drown in the grey
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, top)
     ax.set_aspect("equal", adjustable="box")

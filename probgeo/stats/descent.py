@@ -52,7 +52,7 @@ class Iterate(NamedTuple):
 
     value: float  # sum_i w_i d_i^p / p
     step: float  # length of the step that is proposed
-    numerical: float  # standard deviation of mu, root mean square over directions at mu
+    numerical: float  # standard deviation of mu, its directions summed in M
     statistical: float
     precision: float  # relative tolerance of the geodesics; NaN if that is not ours to choose
 

@@ -3,9 +3,9 @@
 import warnings
 from typing import Any
 
-import jax
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 from tqdm.auto import tqdm
 
@@ -60,6 +60,11 @@ def merged(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return distinct, np.bincount(inverse.ravel(), weights=weights[used])
 
 
+def progress_of(name: str, verbose: int) -> tqdm:
+    """A bar that counts iterations, if that is wanted."""
+    return tqdm(desc=name, unit=" iterations", disable=not verbose, leave=False)
+
+
 def find_centre(
     manifold: Manifold,
     X: np.ndarray,
@@ -71,7 +76,7 @@ def find_centre(
 ) -> Found:
     """The best of several starts (S, D)."""
     best: Found | None = None
-    with tqdm(desc=name, unit=" iterations", disable=not verbose, leave=False) as bar:
+    with progress_of(name, verbose) as bar:
 
         def report(line: Iterate) -> None:
             bar.set_postfix(step=f"{line.step:.1e}", numerical=f"{line.numerical:.1e}")
@@ -102,10 +107,5 @@ def first_points(
         return point[None]
     average = np.average(X, axis=0, weights=weights)
     nearest = X[np.argmin(np.sum((X - average) ** 2, axis=1))]
-    key = jax.random.key(0 if seed is None else int(seed))
-    others = np.asarray(
-        jax.random.choice(key, len(X), (min(count, len(X)) - 1,), replace=False)
-        if count > 1 and len(X) > 1
-        else []
-    ).astype(int)
+    others = check_random_state(seed).permutation(len(X))[: count - 1]
     return np.concatenate([nearest[None], X[others]])

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from probgeo._checks import as_whole_number
 from probgeo.gaussian import Gaussian
 from probgeo.geometry import Manifold, ScalarGaussian
-from probgeo.stats.estimator import ManifoldEstimator, merged
+from probgeo.stats.estimator import ManifoldEstimator, merged, progress_of
 from probgeo.stats.logs import logs_at
 from probgeo.stats.mean import FrechetMean
 
@@ -23,6 +23,7 @@ class Distances(NamedTuple):
 
     length: np.ndarray
     var: np.ndarray
+    lost: int  # geodesics that did not converge
 
 
 class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
@@ -96,7 +97,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         best = min(runs, key=lambda run: run["inertia_"].mean)
         for name, value in best.items():
             setattr(self, name, value)
-        distances = _distances(manifold, np.asarray(self.cluster_centers_.mean), points)
+        distances = self._from_centres(manifold, points)
         self.labels_ = np.argmin(distances.length, axis=1)
         self.doubtful_ = _doubtful(distances)
         if not self.converged_:
@@ -112,7 +113,13 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         check_is_fitted(self)
         points = self._points(X, reset=False)
         manifold = self._manifold(points.shape[1])
-        return _distances(manifold, np.asarray(self.cluster_centers_.mean), points).length
+        return self._from_centres(manifold, points).length
+
+    def _from_centres(self, manifold: Manifold, points: np.ndarray) -> Distances:
+        found = _distances(manifold, np.asarray(self.cluster_centers_.mean), points)
+        if found.lost:
+            self._warn(f"{found.lost} of {found.length.size} geodesics are flagged")
+        return found
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         return self.fit(X, sample_weight=sample_weight).labels_
@@ -121,15 +128,17 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         centers = _spread_out(manifold, X, weights, self.n_clusters, rng)
         covs = np.zeros((*centers.shape, X.shape[1]))
         labels, message, n_iter, settled = np.full(len(X), -1), "", 0, False
-        while not settled and n_iter < self.max_iter:
-            n_iter += 1
-            distances = _distances(manifold, centers, X)
-            new = np.argmin(distances.length, axis=1)
-            settled = np.array_equal(new, labels)
-            labels = new
-            if not settled:
-                update = self._update(manifold, X, weights, labels, centers, distances)
-                centers, covs, message = update
+        with progress_of("GeodesicKMeans", self.verbose) as bar:
+            while not settled and n_iter < self.max_iter:
+                n_iter += 1
+                bar.update()
+                distances = _distances(manifold, centers, X)
+                new = np.argmin(distances.length, axis=1)
+                settled = np.array_equal(new, labels)
+                labels = new
+                if not settled:
+                    update = self._update(manifold, X, weights, labels, centers, distances)
+                    centers, covs, message = update
         if not settled:
             message = f"labels still changed in the last of {n_iter} iterations"
         nearest = distances.length[np.arange(len(X)), labels]
@@ -175,7 +184,10 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
 def _distances(manifold: Manifold, centers: np.ndarray, X: np.ndarray) -> Distances:
     found = [logs_at(manifold, center, X) for center in centers]
     length, var = ([getattr(f, name) for f in found] for name in ("length", "length_var"))
-    return Distances(np.stack(length, axis=1), np.stack(var, axis=1))
+    lost = sum(int(np.sum(~f.converged)) for f in found)
+    # to where there is no geodesic it is infinitely far
+    finite = np.where(np.isfinite(length), length, np.inf)
+    return Distances(finite.T, np.where(np.isfinite(length), var, 0.0).T, lost)
 
 
 def _spread_out(

@@ -30,7 +30,7 @@ class Centre(ManifoldEstimator):
         tol: float = 1e-8,
         init: Any = None,
         n_init: int = 1,
-        random_state: int | None = 0,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.manifold = manifold
@@ -52,7 +52,7 @@ class Centre(ManifoldEstimator):
         distinct, totals = merged(points, weights)
         found = self.found(manifold, distinct, totals)
         self._keep(found, totals)
-        if not found.converged and self.step != "fixed":
+        if not found.converged:
             self._warn(found.message)
         return self
 

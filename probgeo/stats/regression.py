@@ -20,7 +20,7 @@ from probgeo._checks import as_positive, as_whole_number
 from probgeo.gaussian import Gaussian
 from probgeo.geometry import Manifold, Metric, ScalarGaussian
 from probgeo.ode.curve import Curve
-from probgeo.stats.estimator import ManifoldEstimator
+from probgeo.stats.estimator import ManifoldEstimator, progress_of
 from probgeo.stats.logs import Logs, logs_at
 from probgeo.stats.mean import FrechetMean
 
@@ -105,18 +105,20 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         tolerance = float(as_positive("tol", self.tol)) * np.sqrt(around)
         message = f"the last of {self.max_iter} steps was longer than `tol` allows"
         n_iter = 0
-        while n_iter < as_whole_number("max_iter", self.max_iter, 1):
-            n_iter += 1
-            step = _gauss_newton(current, shares)
-            length = np.sqrt(np.sum(shares * np.sum(_moved(current, step) ** 2, axis=1)))
-            if length <= tolerance:
-                message = ""
-                break
-            following = _line_search(manifold, current, step, times, points, shares)
-            if following is None:
-                message = f"no step from one of length {length:.2g} on brings the curve closer"
-                break
-            current = following
+        with progress_of("GeodesicRegression", self.verbose) as bar:
+            while n_iter < as_whole_number("max_iter", self.max_iter, 1):
+                n_iter += 1
+                bar.update()
+                step = _gauss_newton(current, shares)
+                length = np.sqrt(np.sum(shares * np.sum(_moved(current, step) ** 2, axis=1)))
+                if length <= tolerance:
+                    message = ""
+                    break
+                following = _line_search(manifold, current, step, times, points, shares)
+                if following is None:
+                    message = f"no step from one of length {length:.2g} on brings the curve closer"
+                    break
+                current = following
         self._keep(current, shares, weights, around)
         lost = int(np.sum(~current.logs.converged))
         message = message or (f"{lost} geodesics did not converge" if lost else "")

@@ -1,15 +1,18 @@
-"""Newton's steps in integral form: by elimination, and by Krylov's iteration."""
+"""The integral form: Newton's steps by elimination and by Krylov's iteration; fixed points."""
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from probgeo.ode.curve import OK
 from probgeo.ode.markov.integral import (
     LARGEST_ELIMINATION,
     IntegralForm,
     block_tridiagonal,
     differences,
     integration,
+    solve_by_fixed_points,
+    solve_integral_form,
 )
 from probgeo.ode.markov.prior import WienerPrior
 from probgeo.ode.markov.regression import regression
@@ -64,3 +67,24 @@ def test_both_ways_take_the_same_step():
     away = jnp.linalg.norm(directly - (states[:, 2] - model.line[:, 2]))
     # Krylov's iteration goes on until a hundredth of the residual is left
     assert jnp.linalg.norm(iteratively - directly) < 0.02 * away
+
+
+def test_fixed_points_are_what_newtons_method_finds():
+    problem = boundary_value_problem(field, (0.0, 1.0), np.zeros(D), np.arange(D) / D)
+    model = regression(WienerPrior(5), problem, NODES, False)
+    W, tolerance = integration(model.chain), jnp.array(1e-10)
+    fixed = eqx.filter_jit(solve_by_fixed_points)(model, W, model.line, tolerance)
+    newton = eqx.filter_jit(solve_integral_form)(model, W, model.line, jnp.array(20), tolerance)
+    assert fixed.status == newton.status == OK
+    np.testing.assert_allclose(fixed.x[:, :3], newton.x[:, :3], atol=1e-8)
+
+
+def test_fixed_points_that_diverge_are_not_taken_for_a_solution():
+    """y'' = 400 sinh(y): the image of a curve is far larger than the curve."""
+    problem = boundary_value_problem(
+        lambda t, y, dy: 400.0 * jnp.sinh(y), (0.0, 1.0), np.ones(D), -np.ones(D)
+    )
+    model = regression(WienerPrior(5), problem, NODES, False)
+    W = integration(model.chain)
+    found = eqx.filter_jit(solve_by_fixed_points)(model, W, model.line, jnp.array(1e-8))
+    assert found.status != OK

@@ -37,6 +37,13 @@ class TestKMeans:
         np.testing.assert_allclose(found.transform(X), distances, rtol=2e-2, atol=1e-2)
         np.testing.assert_array_equal(found.predict(X), found.labels_)
 
+    def test_geodesics_that_are_lost_are_said_to_be(self):
+        disc = metrics.Conformal(lambda x: 1.5 - x @ x)
+        X = np.concatenate([0.2 * RNG.normal(size=(4, 2)), [[3.0, 0.0]]])
+        with pytest.warns(ConvergenceWarning, match="geodesics are flagged"):
+            found = GeodesicKMeans(disc, n_clusters=1).fit(X, sample_weight=[1, 1, 1, 1, 0])
+        assert np.isfinite(found.cluster_centers_.mean).all()
+
     def test_more_clusters_than_different_points(self):
         found = GeodesicKMeans(n_clusters=3).fit([[0.0, 0.0]] * 3 + [[1.0, 1.0]])
         assert float(found.inertia_.mean) == 0.0

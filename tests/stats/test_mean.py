@@ -108,6 +108,7 @@ def test_a_solver_too_coarse_for_the_data_is_said_to_be():
         FrechetMean(coarse, fraction=1e-4).fit(X)
 
 
+@pytest.mark.filterwarnings("ignore::probgeo.ConvergenceWarning")
 def test_the_update_of_the_paper():
     """Eq. 5 in closed form; and its uncertainty becomes that of Newton's method."""
     alpha, start = 0.6, X[3]
@@ -115,7 +116,7 @@ def test_the_update_of_the_paper():
     mean = start
     for _ in range(2):
         mean = np.asarray(HALF.exp(mean, alpha * np.asarray(HALF.log(mean, X)).mean(axis=0)))
-    np.testing.assert_allclose(found.mean_.mean, mean, atol=1e-2)
+    np.testing.assert_allclose(found.mean_.mean, mean, atol=2e-3)  # two steps, rtol 1e-3
     solver = Manifold(HALF, solvers.Markov(order=4, n_points=12))
     many = FrechetMean(solver, step="fixed", alpha=alpha, max_iter=12).fit(X)
     newton = FrechetMean(solver, fraction=0.5).fit(X)
@@ -124,7 +125,8 @@ def test_the_update_of_the_paper():
 
 
 def test_without_uncertainty_the_update_is_equation_5():
-    found = FrechetMean(step="fixed", alpha=0.5, max_iter=1, init=X[0]).fit(X)
+    with pytest.warns(ConvergenceWarning, match="the last of 1 steps"):
+        found = FrechetMean(step="fixed", alpha=0.5, max_iter=1, init=X[0]).fit(X)
     np.testing.assert_allclose(found.mean_.mean, 0.5 * X[0] + 0.5 * X.mean(axis=0))
     assert not np.asarray(found.mean_.cov).any()
 
