@@ -30,7 +30,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy_geodesics import NumpyMetric, by_solve_bvp, by_solve_ivp, length_of
+from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp, length_of
 from shortest import shortest_lengths
 from sklearn.datasets import load_digits
 

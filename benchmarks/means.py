@@ -14,6 +14,7 @@ import os
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +32,7 @@ if "bodies" not in options.only:
 import jax
 import numpy as np
 from geodesics import COMPONENTS, cpu, digits, table
-from numpy_geodesics import NumpyMetric, by_solve_bvp, by_solve_ivp
+from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp
 
 from probgeo import (
     ConvergenceWarning,
@@ -61,38 +62,32 @@ def by_scipy(metric, X, start, tol, count):
     return seconds * ITERATIONS / iterations, lost / (count * iterations), mean
 
 
-def mean_part():
-    rows = []
-    for D in map(int, options.dimensions.split(",")):
-        jax.clear_caches()
-        X = digits(False, D)
-        X = X[np.random.default_rng(0).choice(len(X), POINTS, replace=False)]
-        metric = metrics.from_mixture(digits(False, D), COMPONENTS)
-        start = X[np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1))]
-        fixed = FrechetMean(metric, step="fixed", max_iter=ITERATIONS, init=start)
-        default = FrechetMean(metric, init=start)
-        times = {}
-        for name, estimator in (("five iterations", fixed), ("default", default)):
-            _, first = cpu(lambda e=estimator, X=X: e.fit(X))
-            _, times[name] = cpu(lambda e=estimator, X=X: e.fit(X))
-            lost = estimator.message_ if not estimator.converged_ else ""
-            row = [D, f"ours, {name}", f"{times[name]:.2f}", "", estimator.n_iter_, lost]
-            rows.append([*row, f"{first - times[name]:.0f}"])
-            print(*rows[-1], flush=True)
-        for tol in (1e-2, 1e-3):
-            seconds, lost, _ = by_scipy(metric, X, start, tol, COMPARED[D])
-            ratios = " / ".join(f"{seconds / t:.1f}" for t in times.values())
-            row = [D, f"SciPy {tol:.0e}, {COMPARED[D]} points", f"{seconds:.2f}", ratios]
-            rows.append([*row, ITERATIONS, f"{100 * lost:.0f} % of geodesics failed", ""])
-            print(*rows[-1], flush=True)
-    header = ["D", "descent", "CPU s", "over ours, five iterations / default", "iterations"]
-    return (
-        f"{POINTS} random digits, mixture of {COMPONENTS} Gaussians, {ITERATIONS} iterations of "
-        "Eq. 5 with alpha = 1, or our default with its stopping rule, which counts its own. "
-        "SciPy's `solve_bvp` as in the benchmark of geodesics; where it solves fewer points than "
-        "there are its time is extrapolated from one iteration.\n\n"
-        + table([*header, "problems", "compiling, s"], rows)
-    )
+def mean_part(D):
+    jax.clear_caches()
+    X = digits(False, D)
+    X = X[np.random.default_rng(0).choice(len(X), POINTS, replace=False)]
+    metric = metrics.from_mixture(digits(False, D), COMPONENTS)
+    start = X[np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1))]
+    rows, times = [], {}
+    cases = {
+        "five iterations": FrechetMean(metric, step="fixed", max_iter=ITERATIONS, init=start),
+        "default": FrechetMean(metric, init=start),
+    }
+    for name, estimator in cases.items():
+        _, first = cpu(lambda e=estimator: e.fit(X))
+        _, times[name] = cpu(lambda e=estimator: e.fit(X))
+        lost = "" if estimator.converged_ else estimator.message_
+        row = [f"ours, {name}", f"{times[name]:.2f}", "", estimator.n_iter_, lost]
+        rows.append([*row, f"{first - times[name]:.0f}"])
+        print(D, *rows[-1], flush=True)
+    for tol in (1e-2, 1e-3):
+        seconds, lost, _ = by_scipy(metric, X, start, tol, COMPARED[D])
+        ratios = " / ".join(f"{seconds / t:.1f}" for t in times.values())
+        row = [f"SciPy {tol:.0e}, {COMPARED[D]} points", f"{seconds:.2f}", ratios, ITERATIONS]
+        rows.append([*row, f"{100 * lost:.0f} % of geodesics failed", ""])
+        print(D, *rows[-1], flush=True)
+    header = ["descent", "CPU s", "over ours, five iterations / default", "iterations"]
+    return table([*header, "problems", "compiling, s"], rows)
 
 
 def sloppy_part():
@@ -135,11 +130,23 @@ def bodies_part():
     )
 
 
-PARTS = {
-    "mean": ("Mean of 100 points", mean_part),
-    "sloppy": ("What sloppiness saves", sloppy_part),
-    "bodies": ("Fifty dimensions", bodies_part),
+NOTE = (
+    f"{POINTS} random digits, mixture of {COMPONENTS} Gaussians, {ITERATIONS} iterations of Eq. 5 "
+    "with alpha = 1, or our default with its stopping rule, which counts its own. SciPy's "
+    "`solve_bvp` as in the benchmark of geodesics; where it solves fewer points than there are, "
+    "its time is extrapolated from one iteration."
+)
+DIMENSIONS = (2, 5, 10, 30, 50)
+PARTS = {f"Mean of 100 points, D = {D}": partial(mean_part, D) for D in DIMENSIONS} | {
+    "What sloppiness saves": sloppy_part,
+    "Fifty dimensions": bodies_part,
 }
+
+
+def is_wanted(title):
+    if title.startswith("Mean"):
+        return "mean" in options.only and title.split()[-1] in options.dimensions.split(",")
+    return ("sloppy" if "sloppiness" in title else "bodies") in options.only
 
 
 def main():
@@ -148,13 +155,12 @@ def main():
     if RESULTS.exists():
         parts = RESULTS.read_text().split("\n## ")[1:]
         found = {p.split("\n", 1)[0]: p.split("\n", 1)[1].strip() for p in parts}
-    for name in options.only.split(","):
-        title, part = PARTS[name]
+    for title in filter(is_wanted, PARTS):
         print(title, flush=True)
-        found[title] = part()
-        text = "# Statistics\n\nWritten by `benchmarks/means.py`.\n"
-        for title, _ in PARTS.values():
-            text += f"\n## {title}\n\n{found[title]}\n" if title in found else ""
+        found[title] = PARTS[title]()
+        text = f"# Statistics\n\nWritten by `benchmarks/means.py`. {NOTE}\n"
+        for name in PARTS:
+            text += f"\n## {name}\n\n{found[name]}\n" if name in found else ""
         RESULTS.write_text(text)
 
 

@@ -87,7 +87,7 @@ def curve(
     colour = COLOURS["mean"] if colour is None else colour
     t0, t1 = np.asarray(curve.t_span)
     t = np.linspace(t0, t1, n_times)
-    samples = np.asarray(curve.sample(seed, n_samples, t))
+    samples = np.asarray(curve.sample(seed, n_samples, t)) if n_samples else []
     thin: dict[str, Any] = {"color": COLOURS["samples"], "linewidth": 0.5, "alpha": 0.7}
     rim: dict[str, Any] = {"markersize": 3, "markeredgecolor": colour, "markeredgewidth": 0.5}
 
@@ -103,8 +103,8 @@ def curve(
             _, std = points(t, member.std(t))
             lower, upper = mean[1] - 2 * std, mean[1] + 2 * std
             ax.fill_between(t, lower, upper, color=colour, alpha=0.18, linewidth=0, zorder=1)
-        for sample in samples[(slice(None), *index)]:
-            ax.plot(*points(t, sample), **thin, zorder=2)
+        for sample in samples:
+            ax.plot(*points(t, sample[index]), **thin, zorder=2)
         style = "-" if bool(member.converged) else "--"
         ax.plot(*mean, style, color=colour, linewidth=1.5, zorder=3, label=label)
         label = None  # one entry in the legend for the whole batch

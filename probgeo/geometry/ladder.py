@@ -33,7 +33,8 @@ from probgeo.ode.markov.integral import LARGEST_MESH
 from probgeo.ode.problem import Problem
 
 RUNGS = (20, 40, 80, 160, 320, 640)  # numbers of nodes: few, for each is compiled
-AT_ONCE = (128, 16, 4, 4, 4, 4)  # members solved at a time on each: one program a rung
+AT_ONCE = (64, 16, 4, 4, 4, 4)  # members solved at a time on each: one program a rung,
+FEW = 4  # but for these
 SWEEPS = 6  # from a good start fewer do, and a bad one is better mended than followed
 PATIENT_SWEEPS = 12
 LARGEST_LOST = 80  # nodes up to which a finer mesh is tried where the solver does not converge
@@ -115,7 +116,6 @@ def climb(
     wanted = np.zeros(count) if segments is None else NODES_A_SEGMENT * segments
     # number of the rung on which a member is tried next
     due = np.minimum(np.searchsorted(rungs, wanted), len(rungs) - 1)
-    everyone = len(filled(np.arange(count)))
     evaluations = np.zeros(count, dtype=int)
     curve: Rows = None
     for k, size in enumerate(rungs):
@@ -124,7 +124,7 @@ def climb(
             continue
         last = patient and size == rungs[-1]
         fixed = on_mesh(solver, size, min(PATIENT_SWEEPS if last else SWEEPS, solver.sweeps))
-        at_once = min(AT_ONCE[k], everyone)
+        at_once = AT_ONCE[k] if len(here) > 2 * FEW else FEW
         solve = partial(_solve_part, fixed, problem, points, measure, at_once)
         parts = [solve(here[part]) for part in chunks(len(here), at_once)]
         new = join_curves([rows for rows, *_ in parts])

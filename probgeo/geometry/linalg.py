@@ -30,6 +30,7 @@ def solve_spd(
     )
 
 
+@jax.jit  # so that it is traced once, not at every place that calls it
 def _eliminate(M: Float[Array, "d d"], b: Float[Array, " d"]) -> Float[Array, " d"]:
     """Cholesky and two substitutions, entry by entry, so that a batch runs as plain loops."""
     D = b.shape[-1]

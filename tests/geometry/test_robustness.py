@@ -6,7 +6,7 @@ the plane and over more seeds is part of benchmarks/geodesics.py.
 
 import numpy as np
 import pytest
-from numpy_geodesics import NumpyMetric
+from probgeo.paper.classical import NumpyMetric
 from shortest import shortest_lengths
 
 from probgeo import Manifold, metrics
