@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 .PHONY: demo test lint bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/first_look.py --out figures
+	$(BIN)/probgeo reproduce --quick --out figures
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile

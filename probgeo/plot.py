@@ -87,7 +87,10 @@ def curve(
     colour = COLOURS["mean"] if colour is None else colour
     t0, t1 = np.asarray(curve.t_span)
     t = np.linspace(t0, t1, n_times)
-    samples = np.asarray(curve.sample(seed, n_samples, t)) if n_samples else []
+    # of the whole batch at once: anything else would be compiled anew for single members
+    means, converged = np.asarray(curve.mean(t)), np.asarray(curve.converged)
+    stds = np.asarray(curve.std(t)) if band and not in_plane else None
+    samples: Any = np.asarray(curve.sample(seed, n_samples, t)) if n_samples else ()
     thin: dict[str, Any] = {"color": COLOURS["samples"], "linewidth": 0.5, "alpha": 0.7}
     rim: dict[str, Any] = {"markersize": 3, "markeredgecolor": colour, "markeredgewidth": 0.5}
 
@@ -97,18 +100,18 @@ def curve(
         return columns if in_plane else (times, *columns)
 
     for index in np.ndindex(curve.batch_shape):
-        member = curve[index] if index else curve
-        mean = points(t, member.mean(t))
-        if band and not in_plane:
-            _, std = points(t, member.std(t))
+        mean = points(t, means[index])
+        if stds is not None:
+            _, std = points(t, stds[index])
             lower, upper = mean[1] - 2 * std, mean[1] + 2 * std
             ax.fill_between(t, lower, upper, color=colour, alpha=0.18, linewidth=0, zorder=1)
         for sample in samples:
             ax.plot(*points(t, sample[index]), **thin, zorder=2)
-        style = "-" if bool(member.converged) else "--"
+        style = "-" if converged[index] else "--"
         ax.plot(*mean, style, color=colour, linewidth=1.5, zorder=3, label=label)
         label = None  # one entry in the legend for the whole batch
         if nodes:
+            member = curve[index] if index else curve
             times = np.asarray(member.nodes)
             at = points(times, member.mean(times))
             ax.plot(*at, "o", color=COLOURS["nodes"], **rim, zorder=4)

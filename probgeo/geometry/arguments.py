@@ -12,7 +12,7 @@ from probgeo._checks import as_float_array
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.polyline import resized
-from probgeo.geometry.rows import chunks, padded
+from probgeo.geometry.rows import padded
 from probgeo.ode.curve import Curve
 
 GUESS_POINTS = 33  # at which a curve that serves as a guess is looked at
@@ -87,8 +87,7 @@ def where_positive(metric: Metric, points: dict[str, np.ndarray]) -> np.ndarray:
     """The members at whose points the metric is one; if there are none that is an error."""
     usable = np.ones(len(next(iter(points.values()))), dtype=bool)
     for name, x in points.items():
-        parts = [padded(_positive, metric, x[k]) for k in chunks(len(x), POINTS_AT_ONCE)]
-        here = np.concatenate(parts)
+        here = padded(_positive, metric, x, most=POINTS_AT_ONCE)
         usable &= here
         if not usable.any():
             bad = x[np.flatnonzero(~here)[0]]

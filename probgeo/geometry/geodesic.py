@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from probgeo._checks import as_whole_number
+from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.length import Measured, ScalarGaussian, direction, draw_measures
@@ -205,12 +206,12 @@ def _each(geodesic: Geodesic, function: Any, *extra: Any) -> Any:
     return function(geodesic.posterior, geodesic.nodes, *extra)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _sample_lengths(geodesic: Geodesic, key: Array, n: int) -> Float[Array, "n *batch"]:
     return _draws(geodesic, key, n)[0]
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _sample_logs(geodesic: Geodesic, key: Array, n: int) -> tuple[Array, Array]:
     """The logarithm of the mean curve, and second moments of those of the draws about it."""
     _, logs = _draws(geodesic, key, n)
@@ -226,7 +227,7 @@ def _draws(geodesic: Geodesic, key: Array, n: int) -> tuple[Array, Array]:
     return jax.tree.map(lambda x: jnp.moveaxis(x, len(geodesic.batch_shape), 0), drawn)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _log(geodesic: Geodesic) -> tuple[Array, Array, Array]:
     """Mean of the logarithm, and its covariances from the numerics and from uncertain ends."""
     metric = geodesic.metric

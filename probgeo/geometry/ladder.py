@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from probgeo._rows import replace_rows
 from probgeo.geometry.polyline import resized
 from probgeo.geometry.rows import (
+    LARGEST,
     Rows,
     chunks,
     curve_rows,
@@ -174,6 +175,14 @@ def _solve_part(
     rows = solve_padded(solver, problem, index, guess, size)
     reach = padded(reach_batch, None, (rows.posterior, rows.nodes), least=size)
     return rows, reach, None if measure is None else measure(rows, index, size)
+
+
+def solve_in_parts(solver: Any, problem: Problem, points: np.ndarray | None = None) -> Rows:
+    """All members of a batch, some at a time, by a solver that does not choose its mesh."""
+    parts = chunks(len(problem.values), LARGEST)
+    return join_curves(
+        [solve_padded(solver, problem, k, None if points is None else points[k]) for k in parts]
+    )
 
 
 def solve_padded(

@@ -24,7 +24,7 @@ from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.fields import GeodesicField, TransportField
 from probgeo.geometry.geodesic import NO_METRIC, Geodesic, Method, check_method
 from probgeo.geometry.initial import Start, default_start
-from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
+from probgeo.geometry.ladder import climb, is_adaptive, solve_in_parts
 from probgeo.geometry.length import ScalarGaussian
 from probgeo.geometry.results import as_curve, progress_bar, spread_out
 from probgeo.geometry.rows import chunks, join_curves
@@ -296,7 +296,7 @@ class Manifold(eqx.Module):
 def _shoot(solver: Solver, problem: Problem) -> Any:
     """Rows of curves from initial values."""
     if not is_adaptive(solver):
-        return solve_padded(solver, problem, np.arange(len(problem.values)))
+        return solve_in_parts(solver, problem)
     return climb(solver, problem, patient=True)[0]
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from probgeo._rows import replace_rows
 from probgeo.ode.curve import Curve
 
-SIZES = (4, 16, 64, 128, 256, 512, 1024)
+SIZES = (4, 16, 64, 256, 1024)  # a program is compiled for each that is met
+LARGEST = 64  # rows at a time, unless they are cheap: more of them are hardly faster
 
 
 def filled(index: np.ndarray, least: int = 1) -> np.ndarray:
@@ -25,9 +26,20 @@ def filled(index: np.ndarray, least: int = 1) -> np.ndarray:
     return np.concatenate([index, np.full(size - len(index), index[0])])
 
 
-def padded(function: Callable, shared: Any, rows: Any, *extra: Any, least: int = 1) -> Any:
+def padded(
+    function: Callable,
+    shared: Any,
+    rows: Any,
+    *extra: Any,
+    least: int = 1,
+    most: int = LARGEST,
+) -> Any:
     """function(shared, rows, *extra) on rows filled up to one of a few sizes, as NumPy arrays."""
     count = len(jax.tree.leaves(rows)[0])
+    if count > most:
+        parts = [take(rows, k) for k in chunks(count, most)]
+        found = [padded(function, shared, part, *extra, least=least, most=most) for part in parts]
+        return jax.tree.map(lambda *x: np.concatenate(x), *found)
     fill = filled(np.arange(count), least)
     if len(fill) > count:
         rows = jax.tree.map(lambda x: x[fill], rows)

@@ -26,7 +26,7 @@ from probgeo.geometry.initial import (
 from probgeo.geometry.initial.base import measured as measured_starts
 from probgeo.geometry.initial.descent import descend_quadratically, resolve
 from probgeo.geometry.initial.multistart import vertices_of
-from probgeo.geometry.ladder import climb, is_adaptive, solve_padded
+from probgeo.geometry.ladder import climb, is_adaptive, solve_in_parts
 from probgeo.geometry.length import Measured, measure_batch
 from probgeo.geometry.polyline import refined, straight
 from probgeo.geometry.rows import Rows, padded, replace_curves
@@ -157,7 +157,7 @@ def _solve(task: Task, solver: Solver, starts: Starts, offset: int, patient: boo
         curve, measured = climb(solver, task.problem, points, starts.segments, measure, patient)
     else:
         everyone = np.arange(len(points))
-        curve = solve_padded(solver, task.problem, everyone, points)
+        curve = solve_in_parts(solver, task.problem, points)
         measured = measure(curve, everyone)
     return Found(curve, measured, starts.which + offset, np.zeros(len(points), dtype=int))
 

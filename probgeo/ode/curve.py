@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from probgeo._checks import as_float_array, is_concrete
+from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian, covariance_factor
 
 Source = Literal["total", "numerical", "boundary"]
@@ -231,28 +232,28 @@ def _unit(curve: Curve, t: Array) -> Array:
     return (t - t0) / (t1 - t0)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _mean(curve: Curve, t: Array, derivative: int) -> Array:
     tau = _unit(curve, t)
     values = _for_each(curve, lambda p: p.mean(tau, derivative))
     return values / (curve.t_span[1] - curve.t_span[0]) ** derivative
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _cov(curve: Curve, s: Array, t: Array, derivative: tuple[int, int], source: Source) -> Array:
     sigma, tau = _unit(curve, s), _unit(curve, t)
     values = _for_each(curve, lambda p: p.cov(sigma, tau, derivative, source))
     return values / (curve.t_span[1] - curve.t_span[0]) ** sum(derivative)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _marginal(curve: Curve, t: Array, derivative: int, source: Source) -> Array:
     tau = _unit(curve, t)
     values = _for_each(curve, lambda p: p.marginal(tau, derivative, source))
     return values / (curve.t_span[1] - curve.t_span[0]) ** (2 * derivative)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _sample(curve: Curve, key: Array, n: int, t: Array, orders: tuple[int, ...]) -> Array:
     """Draws with the derivative as the first axis: (len(orders), n, *batch, T, D)."""
     tau = _unit(curve, t)

@@ -11,8 +11,10 @@ from matplotlib.figure import Figure
 T = TypeVar("T")
 Verdict = Literal["agrees", "partly", "disagrees", "not tested"]
 
+SCIPY = "#e69f00"  # colour of the classical solver
+
 # one column of a page is 3.4 inches wide, the page 7
-STYLE = {
+STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,

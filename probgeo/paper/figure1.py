@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
@@ -128,9 +129,12 @@ def _bridge(X: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     apart = ENDS[1] - ENDS[0]
     V = (apart @ np.linalg.solve(S, apart)) * S
     ends = np.array([0.0, 1.0])
-    k = np.asarray(KERNEL(TIMES[:, None], TIMES))
-    cross = np.asarray(KERNEL(TIMES[:, None], ends))
-    K = k - cross @ np.linalg.solve(np.asarray(KERNEL(ends[:, None], ends)), cross.T)
+
+    def k(s: np.ndarray, t: np.ndarray) -> np.ndarray:
+        return np.asarray(KERNEL(jnp.asarray(s)[:, None], jnp.asarray(t)))
+
+    cross = k(TIMES, ends)
+    K = k(TIMES, TIMES) - cross @ np.linalg.solve(k(ends, ends), cross.T)
     L = np.asarray(covariance_factor(K))
     noise = np.random.default_rng(seed).normal(size=(2, SAMPLES, len(TIMES), 2))
     line = ENDS[0] + TIMES[:, None] * apart

@@ -12,14 +12,13 @@ from matplotlib.axes import Axes
 
 from probgeo import Geodesic, PrincipalGeodesics, plot
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp, principal_geodesic
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
+from probgeo.paper.experiment import SCIPY, Claim, Outcome, Progress, Settings
 from probgeo.paper.ones import ITERATIONS, SETTINGS, geodesics_from_mean, ones
 
 SHOWN = 12
 REACH = 2.0  # standard deviations
 TOLERANCE = 1e-3
 TIMES = np.linspace(0.0, 1.0, 101)
-SCIPY = "#e69f00"
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:
@@ -34,7 +33,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     shown = _spread_around(found.X, found.mean, min(SHOWN, len(found.X)))
     theirs = [by_solve_bvp(plain, found.mean, x, TOLERANCE) for x in found.X[shown]]
 
-    figure, axes = plt.subplots(2, 2, figsize=(7.0, 5.2), sharex=True, sharey=True)
+    figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.4), sharex=True, sharey=True)
     pgas = {"paper's": found.paper, "default": found.default}
     for (left, right), (name, pga) in zip(axes, pgas.items(), strict=True):
         _draw_geodesics(left, found.X, curves[name][shown], theirs, settings)
@@ -72,7 +71,6 @@ def _compared(pga: PrincipalGeodesics, classical: dict, plain: NumpyMetric) -> d
     return {
         "mean": mean,
         "mean_std": np.asarray(pga.mean_.std),
-        "standard_error": np.asarray(pga.standard_error_),
         "direction": v,
         "direction_std": np.asarray(pga.components_.std[0]),
         "explained_variance": float(pga.explained_variance_[0]),

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from probgeo.geometry import Geodesic, Manifold, Metric
 from probgeo.geometry.metrics.flat import Flat
 from probgeo.geometry.polyline import straight
-from probgeo.geometry.rows import chunks, filled
+from probgeo.geometry.rows import LARGEST, chunks, filled
 from probgeo.ode.curve import ConvergenceWarning
 
 AT_ONCE = 256  # points whose geodesics are in memory at a time
@@ -80,8 +80,9 @@ def logs_at(
             geodesic = manifold.geodesic(bases[k], X[k], guess=guess, progress=False)
         # the names of starts are part of what is compiled, and of no interest here
         geodesic = dataclasses.replace(geodesic, starts=())
-        found = _summary(geodesic[filled(np.arange(len(k)))])
-        parts.append(jax.tree.map(lambda x, k=k: np.asarray(x)[: len(k)], found))
+        for part in chunks(len(k), LARGEST):
+            found = _summary(geodesic[filled(part)])
+            parts.append(jax.tree.map(lambda x, k=part: np.asarray(x)[: len(k)], found))
     return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
 

@@ -86,6 +86,7 @@ class Centre(ManifoldEstimator):
         )
         self.history_ = found.history
         self.n_iter_ = len(found.history)
+        self.n_lost_ = int(np.sum(~logs.converged))
         self.converged_ = found.converged
         self.message_ = found.message
 
@@ -131,6 +132,8 @@ class FrechetMean(Centre):
     variance_ : ScalarGaussian
         Mean squared distance to the data.
     n_iter_, converged_, message_
+    n_lost_ : int
+        Geodesics to different points that did not converge; they count with what they have.
     history_ : list
         Value, length of step, numerical and statistical standard deviations and precision of the
         geodesics, iteration by iteration.

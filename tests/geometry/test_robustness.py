@@ -6,10 +6,10 @@ the plane and over more seeds is part of benchmarks/geodesics.py.
 
 import numpy as np
 import pytest
-from probgeo.paper.classical import NumpyMetric
 from shortest import shortest_lengths
 
 from probgeo import Manifold, metrics
+from probgeo.paper.classical import NumpyMetric
 from tests.geometry import shapes
 
 COMPONENTS, PAIRS = 8, 40

@@ -17,7 +17,7 @@ from probgeo.geometry.initial.base import Start, Starts
 from probgeo.geometry.initial.descent import EnergyDescent
 from probgeo.geometry.inputs import as_points
 from probgeo.geometry.polyline import resampled
-from probgeo.geometry.rows import chunks, padded
+from probgeo.geometry.rows import padded
 
 POINTS_AN_EDGE = 8
 EDGES_AT_ONCE = 1024
@@ -37,8 +37,9 @@ def _lengths(metric: Metric, ends: tuple[Array, Array]) -> Float[Array, " e"]:
 
 def edge_lengths(metric: Metric, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Lengths of the straight edges from x to y, both (E, D); infinite where not finite."""
-    parts = [padded(_lengths, metric, (x[k], y[k])) for k in chunks(len(x), EDGES_AT_ONCE)]
-    lengths = np.concatenate(parts) if parts else np.zeros(0)
+    if not len(x):
+        return np.zeros(0)
+    lengths = padded(_lengths, metric, (x, y), most=EDGES_AT_ONCE)
     return np.where(np.isfinite(lengths), lengths, np.inf)
 
 

@@ -1,0 +1,1 @@
+"""What the commands for tables of numbers do; `probgeo.cli` is their face."""

@@ -1,0 +1,162 @@
+"""The figures of the commands `fit` and `geodesic`, drawn without a display."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from probgeo import plot
+from probgeo.commands.fitting import TIMES
+from probgeo.commands.learned import Space
+from probgeo.commands.tables import Table
+from probgeo.gaussian import Gaussian
+from probgeo.geometry import Geodesic
+from probgeo.paper.experiment import STYLE
+
+WIDE, NARROW, HEIGHT = 7.0, 3.4, 3.0  # inches
+COMPARABLE = 5.0  # ratio of two sides from which axes are not drawn to one scale
+MOST = 6  # coordinates of a path in one picture
+
+
+def draw_fit(path: Path, pga: Any, results: dict[str, Any], scores: np.ndarray, X: Table) -> None:
+    """Metric and principal geodesics in the plane, elsewhere scores and explained variance."""
+    with _figure(path, WIDE) as figure:
+        left, right = figure.subplots(1, 2)
+        if len(X.columns) == 2:
+            _modes(right, X, pga)
+            _metric(left, X, pga.manifold, like=right)
+        else:
+            _scores(left, scores)
+            _variances(right, results)
+
+
+def draw_geodesic(path: Path, curve: Geodesic, space: Space, X: Table) -> None:
+    """The path in the plane, or its coordinates against time."""
+    with _figure(path, NARROW) as figure:
+        ax = figure.subplots()
+        if len(X.columns) == 2:
+            plot.points(X.values, ax)
+            ends = np.asarray(curve.mean(TIMES[[0, -1]]))
+            ax.plot(*ends.T, ":", color=plot.COLOURS["ends"], label="straight line")
+            plot.curve(curve, ax, nodes=False, label="geodesic")
+            rim: dict[str, Any] = {"markeredgecolor": "white", "markersize": 7, "zorder": 7}
+            ax.plot(*ends.T, "o", color=plot.COLOURS["mean"], **rim)
+            _metric(ax, X, space.metric, like=ax)
+            _legend(ax)
+        else:
+            _coordinates(ax, curve, X.columns)
+
+
+@contextmanager
+def _figure(path: Path, width: float) -> Iterator[Figure]:
+    """A figure that is written at the end, as .png and .pdf."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, HEIGHT))
+        yield figure
+        for suffix in (".png", ".pdf"):
+            figure.savefig(path.with_suffix(suffix), dpi=200, bbox_inches="tight", pad_inches=0.03)
+
+
+def _metric(ax: Axes, X: Table, metric: Any, like: Axes) -> None:
+    """The metric and the data, where other axes look."""
+    extent = (*like.get_xlim(), *like.get_ylim())
+    ellipses = 9 if _comparable(X.values) else 0  # balls on another scale would mislead
+    plot.metric(metric, ax, data=X.values, extent=extent, resolution=160, ellipses=ellipses)
+    ax.set_title("learned metric; dark: ways are long")
+    _label(ax, X)
+
+
+def _modes(ax: Axes, X: Table, pga: Any) -> None:
+    plot.principal_geodesics(pga, ax, data=X.values)
+    error = Gaussian.unchecked(pga.mean_.mean, jnp.asarray(pga.statistical_cov_))
+    plot.ellipse(error, ax, label="mean, 2 standard errors")
+    ax.set_title("principal geodesics, 2 standard deviations each way")
+    _label(ax, X)
+    _legend(ax)
+
+
+def _scores(ax: Axes, scores: np.ndarray) -> None:
+    ax.set_xlabel("score on mode 1")
+    if scores.shape[1] == 1:
+        ax.hist(scores[:, 0, 0], bins="auto", color=plot.COLOURS["second"])
+        ax.set_ylabel("points")
+        return
+    mean, std = np.moveaxis(scores[:, :2], -1, 0)
+    ax.errorbar(
+        mean[:, 0],
+        mean[:, 1],
+        xerr=2 * std[:, 0],
+        yerr=2 * std[:, 1],
+        fmt=".",
+        color=plot.COLOURS["second"],
+        ecolor=plot.COLOURS["nodes"],
+        elinewidth=0.8,
+        markersize=4,
+    )
+    ax.set_ylabel("score on mode 2")
+    ax.set_title("scores, 2 numerical standard deviations")
+    ax.set_aspect("equal", adjustable="datalim")  # both are lengths on the manifold
+
+
+def _variances(ax: Axes, results: dict[str, Any]) -> None:
+    variance, std, ratio = (
+        np.asarray(results[f"explained_variance{end}"]) for end in ("", "_std", "_ratio")
+    )
+    share = np.divide(ratio, variance, out=np.zeros_like(ratio), where=variance > 0)
+    modes = np.arange(1, len(ratio) + 1)
+    ax.bar(modes, 100 * ratio, 0.6, color=plot.COLOURS["data"])
+    ax.errorbar(modes, 100 * ratio, 200 * std * share, fmt="none", color=plot.COLOURS["ends"])
+    ax.set_xticks(modes)
+    ax.set_xlabel("mode")
+    ax.set_ylabel("explained variance (%)")
+    ax.set_title("explained variance, 2 numerical standard deviations")
+
+
+def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> None:
+    """Those that change most; each is named at its end."""
+    mean, std = np.asarray(curve.mean(TIMES)), np.asarray(curve.std(TIMES))
+    widest = np.argsort(-np.ptp(mean, axis=0), kind="stable")[:MOST]
+    style = "-" if bool(curve.converged) else "--"
+    for k, d in enumerate(sorted(widest)):
+        colour = mpl.colormaps["viridis"](0.85 * k / max(len(widest) - 1, 1))
+        ax.plot(TIMES, mean[:, d], style, color=colour, label=_text(columns[d]))
+        low, high = mean[:, d] - 2 * std[:, d], mean[:, d] + 2 * std[:, d]
+        ax.fill_between(TIMES, low, high, color=colour, alpha=0.18, linewidth=0)
+    ax.set_xlabel("$t$")
+    ax.set_ylabel("coordinate" if len(columns) > 1 else _text(columns[0]))
+    if len(widest) < len(columns):
+        ax.set_title(f"the {MOST} of {len(columns)} coordinates that change most")
+    if len(columns) > 1:
+        _legend(ax)
+
+
+def _comparable(X: np.ndarray) -> bool:
+    """Whether both axes can have one scale, that is, no side is much longer than the other."""
+    sides = np.ptp(X, axis=0)
+    return bool(sides.max() <= COMPARABLE * sides.min())
+
+
+def _label(ax: Axes, X: Table) -> None:
+    ax.set_xlabel(_text(X.columns[0]))
+    ax.set_ylabel(_text(X.columns[1]))
+    ax.set_aspect("equal" if _comparable(X.values) else "auto", adjustable="box")
+
+
+def _legend(ax: Axes) -> None:
+    """Below the label of the x-axis, where it hides nothing."""
+    handles, names = ax.get_legend_handles_labels()
+    labels = [name.replace("principal geodesic", "mode") for name in names]  # as in the summary
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
+    narrow: dict[str, Any] = {"handlelength": 1.2, "columnspacing": 1.2}
+    ax.legend(handles, labels, **place, **narrow, borderaxespad=4.5, ncols=3, frameon=False)
+
+
+def _text(name: str) -> str:
+    """A name as it is: dollars would begin a formula."""
+    return name.replace("$", r"\$")

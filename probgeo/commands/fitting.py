@@ -1,0 +1,173 @@
+"""What the commands `fit` and `geodesic` do: learn a metric from a table, answer, write files."""
+
+import json
+import math
+import platform
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import probgeo
+from probgeo.commands.learned import Space
+from probgeo.commands.tables import InputError, Table, write_table
+from probgeo.geometry import Geodesic, Manifold
+
+SHOWN = 6  # coordinates in a summary
+TIMES = np.linspace(0.0, 1.0, 101)
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """Warnings as plain lines, each once, in a list that is complete at the end."""
+    lines: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)  # of convergence, here and in scikit-learn
+        try:
+            yield lines
+        finally:
+            lines += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
+
+
+def fit(
+    table: Table, space: Space, modes: int | None, verbose: bool
+) -> tuple[Any, dict[str, Any], np.ndarray]:
+    """Principal geodesics, the numbers for `results.json`, and scores (P, K, 2) with their std."""
+    from probgeo.stats import PrincipalGeodesics
+
+    points = space.coordinates(table)
+    count = min(2, space.dimension) if modes is None else modes
+    if count > space.dimension:
+        raise InputError(f"--modes must be at most {space.dimension}, the dimensions, got {count}")
+    start = time.perf_counter()
+    pga = PrincipalGeodesics(Manifold(space.metric), n_components=count, verbose=int(verbose))
+    scores = pga.fit(points.values).scores(points.values)
+    results = {
+        "columns": points.columns,
+        "mean": pga.mean_.mean,
+        "mean_std": pga.mean_.std,
+        "standard_error": np.sqrt(np.maximum(np.diagonal(pga.statistical_cov_), 0.0)),
+        "components": pga.components_.mean,
+        "components_std": pga.components_.std,
+        "explained_variance": pga.explained_variance_,
+        "explained_variance_std": pga.explained_variance_std_,
+        "explained_variance_ratio": pga.explained_variance_ratio_,
+        "tied": pga.tied_,
+        "scores": "scores.csv",
+        "converged": bool(pga.converged_),
+        "message": pga.message_,
+    }
+    if space.basis is not None and space.origin is not None:
+        results["projection"] = {
+            "kept_variance": space.kept(table),
+            "columns": table.columns,
+            "mean": space.origin + np.asarray(pga.mean_.mean) @ space.basis,
+        }
+    results["seconds"] = round(time.perf_counter() - start, 2)
+    return pga, results, np.stack([scores.mean, scores.std], axis=-1)
+
+
+def save_fit(folder: Path, space: Space, results: dict[str, Any], scores: np.ndarray) -> None:
+    """`results.json`, `scores.csv` and `metric.npz`."""
+    versions = {
+        "probgeo": probgeo.__version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    record = plain(results | {"versions": versions})
+    text = json.dumps(record, indent=1, allow_nan=False)
+    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    names = [f"score{k + 1}{end}" for k in range(scores.shape[1]) for end in ("", "_std")]
+    rows = scores.reshape(len(scores), -1).tolist()
+    write_table(folder / "scores.csv", ["row", *names], ([k, *row] for k, row in enumerate(rows)))
+    space.save(folder / "metric.npz")
+
+
+def check_ends(table: Table, ends: tuple[int, int]) -> None:
+    """That there is a way to go from one row to the other."""
+    count = len(table.values)
+    for name, row in zip(("--from", "--to"), ends, strict=True):
+        if not 0 <= row < count:
+            raise InputError(
+                f"{name} must be a row from 0 to {count - 1}, counted without the header, got {row}"
+            )
+    if np.array_equal(*table.values[list(ends)]):
+        raise InputError(f"--from {ends[0]} and --to {ends[1]} are the same point")
+
+
+def geodesic(space: Space, points: Table, ends: tuple[int, int], verbose: bool) -> Geodesic:
+    """The shortest curve between two rows."""
+    a, b = points.values[list(ends)]
+    return Manifold(space.metric).geodesic(a, b, progress=None if verbose else False)
+
+
+def save_geodesic(folder: Path, curve: Geodesic, columns: tuple[str, ...]) -> None:
+    """`geodesic.csv`: times, the mean and its standard deviations."""
+    values = np.column_stack([TIMES, curve.mean(TIMES), curve.std(TIMES)])
+    names = ["t", *columns, *(f"{name}_std" for name in columns)]
+    write_table(folder / "geodesic.csv", names, values.tolist())
+
+
+def plain(value: Any) -> Any:
+    """Arrays as lists for JSON, which has no word for what is not finite: null."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def fit_summary(results: dict[str, Any]) -> list[str]:
+    """What a reader wants to know first, in lines."""
+    settings, dimension = results["settings"], len(results["columns"])
+    lines = [
+        f"{settings['points']} points in {dimension} dimensions, "
+        f"metric of {settings['components']} Gaussians, rho {settings['rho']:g}"
+    ]
+    if "projection" in results:
+        before, kept = (results["projection"][name] for name in ("columns", "kept_variance"))
+        lines += [f"projected from {len(before)} columns, which keeps {kept:.1%} of the variance"]
+    lines += ["mean +- 2 numerical standard deviations (statistical standard error)"]
+    parts = (results[name] for name in ("columns", "mean", "mean_std", "standard_error"))
+    for name, mean, std, error in list(zip(*parts, strict=True))[:SHOWN]:
+        lines += [f"  {name}: {with_error(mean, 2 * std)} ({error:.2g})"]
+    if dimension > SHOWN:
+        lines += [f"  and {dimension - SHOWN} more in results.json"]
+    parts = (results[f"explained_variance{end}"] for end in ("", "_std", "_ratio"))
+    for k, (variance, std, ratio) in enumerate(zip(*parts, strict=True)):
+        of_all = f"{ratio:.1%} of all" + (", direction tied" if results["tied"][k] else "")
+        lines += [f"mode {k + 1}: variance {with_error(variance, 2 * std)}, {of_all}"]
+    return [*lines, _verdict(results["converged"], results["message"])]
+
+
+def geodesic_summary(curve: Geodesic, ends: tuple[int, int]) -> list[str]:
+    length = with_error(curve.length.mean, 2 * curve.length.std)
+    return [
+        f"length from row {ends[0]} to row {ends[1]}: {length} (2 standard deviations)",
+        _verdict(curve.converged, curve.message),
+    ]
+
+
+def with_error(value: Any, error: Any) -> str:
+    """To the second digit of the error.
+
+    >>> with_error(1.23456, 0.0123)
+    '1.235 +- 0.012'
+    """
+    value, error = float(value), float(error)
+    if not 0 < error < math.inf:
+        return f"{value:.6g} +- {error:.2g}"
+    digits = min(max(1 - math.floor(math.log10(error)), 0), 12)
+    return f"{value:.{digits}f} +- {error:{'.1e' if digits > 5 else f'.{digits}f'}}"
+
+
+def _verdict(converged: Any, message: str) -> str:
+    return "converged" if converged else f"not converged: {message}"

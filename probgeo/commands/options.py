@@ -1,0 +1,97 @@
+"""What can be typed after `probgeo`, and which numbers make sense there."""
+
+import argparse
+import math
+from collections.abc import Callable
+
+MOST = 2**32 - 1  # the largest seed of scikit-learn
+
+
+def parser() -> argparse.ArgumentParser:
+    """The three commands and their options."""
+    command_line = argparse.ArgumentParser(
+        prog="probgeo",
+        description="Statistics on learned Riemannian manifolds, with error bars.",
+        epilog="Most of the time of a first run goes into compiling. What is compiled is kept in "
+        "your cache folder for the next one; PROBGEO_CACHE names another folder, or none if empty.",
+    )
+    commands = command_line.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    paper = commands.add_parser("reproduce", help="the figures of the paper, with a report")
+    paper.add_argument("figures", nargs="*", type=_figure, metavar="FIGURE", help="default: all")
+    paper.add_argument("--out", default="figures", metavar="DIR", help="default: figures")
+    paper.add_argument("--quick", action="store_true", help="smaller experiments")
+    paper.add_argument("--seed", type=_whole(0, MOST), default=0, metavar="S")
+    paper.add_argument("--again", action="store_true", help="also what is finished in DIR")
+    paper.add_argument(
+        "--publish",
+        metavar="ROOT",
+        help="also write README, docs and pictures of this repository from the results",
+    )
+
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "data",
+        metavar="DATA",
+        help=".csv (with a header or without) or .npy, one point a row; columns of comparable size",
+    )
+    shared.add_argument(
+        "--components",
+        type=_whole(1),
+        metavar="K",
+        help="Gaussians from which the metric is learned, default: 10",
+    )
+    shared.add_argument("--rho", type=_not_negative, help="sharpness of the metric, default: 1.0")
+    shared.add_argument(
+        "--dimensions",
+        type=_whole(1),
+        metavar="D",
+        help="project on the first D principal components first",
+    )
+    shared.add_argument("--out", default="results", metavar="DIR", help="default: results")
+    shared.add_argument("--seed", type=_whole(0, MOST), default=0, metavar="S")
+    shared.add_argument("--quiet", action="store_true", help="no progress bar")
+
+    fit = commands.add_parser("fit", parents=[shared], help="mean and principal geodesics of data")
+    fit.add_argument("--modes", type=_whole(1), metavar="M", help="principal geodesics, default: 2")
+
+    path = commands.add_parser("geodesic", parents=[shared], help="shortest path between two rows")
+    for name, end in (("--from", "start"), ("--to", "end")):
+        path.add_argument(
+            name, dest=end, type=int, required=True, metavar="ROW", help="counted from 0"
+        )
+    path.add_argument("--metric", metavar="FILE", help="metric.npz of a `fit`, not learned again")
+    return command_line
+
+
+def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        limit = f">= {least}" if most is None else f"from {least} to {most}"
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least or (most is not None and number > most):
+            raise argparse.ArgumentTypeError(f"must be a whole number {limit}, got {text!r}")
+        return number
+
+    return parse
+
+
+def _not_negative(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number >= 0, got {text!r}")
+    return number
+
+
+def _figure(name: str) -> str:
+    from probgeo.paper import EXPERIMENTS
+
+    if name not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS)
+        raise argparse.ArgumentTypeError(f"unknown figure {name!r}; there are {known}")
+    return name

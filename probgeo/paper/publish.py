@@ -1,0 +1,332 @@
+"""For maintainers: what a run found, into the README and the documentation.
+
+`docs/paper_results.json` is the source; `docs/paper.md` and a block of the README follow from it,
+and a test compares them. After changing a caption or this file, `write_pages` writes both again.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from probgeo.paper.experiment import Claim
+from probgeo.paper.report import (
+    MARKS,
+    PAPER,
+    Records,
+    alt,
+    in_order,
+    kind_of_run,
+    made_with,
+    not_run,
+    paragraphs,
+    tally,
+    total,
+)
+
+START = "<!-- measured: written by probgeo reproduce --publish -->"
+END = "<!-- end of measured -->"
+RESULTS = Path("docs/paper_results.json")
+PAGE = Path("docs/paper.md")
+PICTURES = Path("docs/images/paper")
+COVER = "fig3"  # whose picture the README shows
+
+
+def publish(root: Path, out: Path) -> None:
+    """Copy results and pictures of a run into a repository and write the pages on them.
+
+    Parameters
+    ----------
+    root : of the repository. Pictures in `docs/images/paper` that no longer belong there are
+        deleted.
+    out : the folder that `reproduce` wrote to.
+    """
+    source = out / "results.json"
+    if not source.exists():
+        raise FileNotFoundError(
+            f"{source} does not exist; run `probgeo reproduce` into {out} first"
+        )
+    records = _load(source)
+    failed = [name for name, record in records.items() if "error" in record]
+    if failed:
+        raise ValueError(
+            f"{failed[0]} ended in an error, run it again: {records[failed[0]]['error']}"
+        )
+    pages = _pages(root, records)  # before anything is written: it may fail
+    pictures = [file for record in records.values() for file in record["files"]]
+    missing = [file for file in pictures if not (out / file).exists()]
+    if missing:
+        raise FileNotFoundError(f"{out / missing[0]} does not exist, but results.json names it")
+
+    (root / PICTURES).mkdir(parents=True, exist_ok=True)
+    for old in (root / PICTURES).iterdir():
+        if old.suffix in (".png", ".gif") and old.name not in pictures:
+            old.unlink()
+    for file in pictures:
+        shutil.copyfile(out / file, root / PICTURES / file)
+    shutil.copyfile(source, root / RESULTS)
+    _write(pages)
+
+
+def write_pages(root: Path) -> None:
+    """Write the page and the block of the README again, from results published before."""
+    _write(_pages(root, _load(root / RESULTS)))
+
+
+def paper_page(records: Records) -> str:
+    """`docs/paper.md`."""
+    own = [claim for record in records.values() for claim in record.get("claims", [])]
+    whole = [vars(question.answer(records)) for question in ABSTRACT]
+    parts = [
+        "# The paper, claim by claim",
+        f"<!-- written by probgeo reproduce --publish from {RESULTS.name}; do not edit -->",
+        "What the abstract and Sec. 5 of the paper say, in our words, and what was measured here. "
+        f"The paper is {_text(PAPER)}. All numbers are in [{RESULTS.name}]({RESULTS.name}). Slips "
+        "of the paper are [on a page of their own](errata.md).",
+        _run(records),
+        "## The abstract",
+        "Statements about the whole, answered from the experiments below. Where no experiment "
+        "answers one, it says so.",
+        _table(whole, why=True),
+        "## The experiments",
+        f"{tally(own)}.",
+    ]
+    for name in in_order(records):
+        parts += _section(name, records)
+    if missing := not_run(records):
+        parts += ["### Not run", ", ".join(missing) + "."]
+    return "\n\n".join(parts) + "\n"
+
+
+def readme_block(records: Records) -> str:
+    """What stands in the README between `START` and `END`, which are part of it."""
+    cover = records.get(COVER, {})
+    if not cover.get("files"):
+        raise ValueError(f"the README shows the picture of {COVER}, which has not been run")
+    file = cover["files"][0]
+    claims = [claim for record in in_order(records).values() for claim in record.get("claims", [])]
+    parts = [
+        START,
+        f"![{_text(alt(cover, file))}]({(PICTURES / file).as_posix()})",
+        f"{_text(cover['title'])}. {_text(' '.join(paragraphs(COVER)))}",
+        _run(records),
+        _table(claims, why=False),
+        f"{tally(claims)}. [Why, claim by claim, with all figures]({PAGE.as_posix()}).",
+        END,
+    ]
+    return "\n\n".join(parts)
+
+
+def with_block(readme: str, block: str) -> str:
+    """A README with its block replaced."""
+    if (
+        readme.count(START) != 1
+        or readme.count(END) != 1
+        or readme.index(END) < readme.index(START)
+    ):
+        raise ValueError(f"README.md must have the line {START!r} once, and after it {END!r} once")
+    return readme[: readme.index(START)] + block + readme[readme.index(END) + len(END) :]
+
+
+def _pages(root: Path, records: Records) -> dict[Path, str]:
+    readme = root / "README.md"
+    block = readme_block(records)
+    return {
+        readme: with_block(readme.read_text(encoding="utf-8"), block),
+        root / PAGE: paper_page(records),
+    }
+
+
+def _write(pages: dict[Path, str]) -> None:
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8")
+
+
+def _load(path: Path) -> Records:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+# --- Markdown -----------------------------------------------------------------------------------
+
+
+def _section(name: str, records: Records) -> list[str]:
+    record = records[name]
+    folder = PICTURES.relative_to(PAGE.parent).as_posix()
+    return [
+        f"### {_text(record['title'])}",
+        *(f"![{_text(alt(record, file))}]({folder}/{file})" for file in record["files"]),
+        *map(_text, paragraphs(name)),
+        *([_table(record["claims"], why=True)] if record["claims"] else []),
+    ]
+
+
+def _run(records: Records) -> str:
+    return (
+        f"{_text(kind_of_run(records))} {_text(made_with(records))}; total time: {total(records)}."
+    )
+
+
+def _table(claims: Iterable[dict[str, str]], *, why: bool) -> str:
+    rows = [
+        "| the paper | measured here | verdict |" + " why |" * why,
+        "| --- | --- | --- |" + " --- |" * why,
+    ]
+    for claim in claims:
+        verdict = f"{MARKS.get(claim['verdict'], '?')} {claim['verdict']}"
+        cells = [claim["paper"], claim["measured"], verdict] + [claim.get("why", "")] * why
+        rows.append("| " + " | ".join(map(_text, cells)) + " |")
+    return "\n".join(rows)
+
+
+def _text(text: str) -> str:
+    r"""Text that Markdown shows as it is, on one line.
+
+    >>> _text("a|b <i> $x_1$ *")
+    'a\\|b &lt;i&gt; \\$x_1\\$ \\*'
+    """
+    safe = re.sub(r"([\\|*`\[\]$~]|\b_|_\b)", r"\\\1", " ".join(text.split()))
+    return escape(safe, quote=False)
+
+
+# --- statements of the abstract which no single experiment owns ---------------------------------
+
+
+@dataclass(frozen=True)
+class Question:
+    """A statement, the experiments that bear on it, and what their numbers say."""
+
+    paper: str
+    needs: tuple[str, ...]
+    judge: Callable[[Records], tuple[str, str, str]]  # measured, verdict, why
+
+    def answer(self, records: Records) -> Claim:
+        missing = [name for name in self.needs if "numbers" not in records.get(name, {})]
+        if missing:
+            measured = f"needs {' and '.join(missing)}, not run"
+            return Claim(self.paper, measured, "not tested")
+        return Claim(self.paper, *self.judge(records))  # type: ignore[arg-type]
+
+
+NOTICEABLE = 2.0  # times faster
+
+
+def _posterior(records: Records) -> tuple[str, str, str]:
+    numbers = records["fig1"]["numbers"]
+    inside = [
+        error <= 2 * std
+        for solver, errors in numbers["largest_error"].items()
+        for error, std in zip(errors, numbers["largest_std"][solver], strict=True)
+    ]
+    return (
+        f"for {sum(inside)} of {len(inside)} curves of Fig. 1 the largest error is below twice the "
+        "largest standard deviation",
+        "agrees" if all(inside) else "partly" if any(inside) else "disagrees",
+        "Figs. 1 to 5 solve boundary value problems; the principal geodesics of Figs. 3 and 6 are "
+        "initial value problems.",
+    )
+
+
+def _less_sensitive(records: Records) -> tuple[str, str, str]:
+    rough = records["fig4"]["numbers"]["paper's"]["mean_relative_std"]
+    found = records["fig3"]["numbers"]["paper's"]
+    apart = found["distance_of_means"] / found["spread"]
+    return (
+        f"with the paper's solver, lengths have a relative standard deviation of {rough:.1g} on "
+        f"average, and the mean is {100 * apart:.2g} % of a standard deviation of the data from "
+        "that of SciPy",
+        "not tested",
+        "No experiment computes the same statistics without marginalising to compare with.",
+    )
+
+
+def _new_algorithms(records: Records) -> tuple[str, str, str]:
+    numbers = records["fig3"]["numbers"]
+    verdicts = {claim["verdict"] for claim in records["fig3"]["claims"]}
+    angles = " and ".join(
+        f"{numbers[name]['angle_degrees']:.2g} ({name} solver)" for name in ("paper's", "default")
+    )
+    return (
+        f"both work; the principal directions are {angles} degrees from that of the classical "
+        "algorithm",
+        verdicts.pop() if len(verdicts) == 1 else "partly",
+        "",
+    )
+
+
+def _rough_and_fast(records: Records) -> tuple[str, str, str]:
+    lengths, times = records["fig4"]["numbers"], records["fig5"]["numbers"]
+    off = {name: lengths[name]["mean_relative_difference"] for name in ("paper's", "default")}
+    ms = {name: times[name]["ms_in_batch"] for name in off}
+    faster = times["scipy"]["ms"] >= NOTICEABLE * min(ms.values())
+    trade = off["paper's"] > off["default"] and ms["paper's"] < ms["default"]
+    told = ", ".join(
+        f"the {name} solver {ms[name]:.2g} ms with lengths off by {off[name]:.1g} on average"
+        for name in off
+    )
+    if trade:
+        why = "The rougher of our two solvers is the faster one."
+    elif off["paper's"] > off["default"]:
+        why = "The rougher of our two solvers is not the faster one: speed has other reasons."
+    else:
+        why = "The paper's solver was not the rougher one here."
+    return (
+        f"a geodesic takes SciPy {times['scipy']['ms']:.2g} ms, in one batch {told}",
+        "agrees" if faster and trade else "partly" if faster or trade else "disagrees",
+        why,
+    )
+
+
+def _tracked(records: Records) -> tuple[str, str, str]:
+    numbers = records["fig3"]["numbers"]
+    off = {
+        name: max(
+            abs(mean - theirs) / std
+            for mean, theirs, std in zip(
+                numbers[name]["mean"],
+                numbers["scipy"]["mean"],
+                numbers[name]["mean_std"],
+                strict=True,
+            )
+        )
+        for name in ("paper's", "default")
+    }
+    told = " and ".join(f"{value:.2g} ({name} solver)" for name, value in off.items())
+    return (
+        f"it reaches the mean of Fig. 3, which is off that of SciPy by {told} of its numerical "
+        "standard deviations",
+        "not tested",
+        "An opinion, not a result. SciPy's mean has an error of its own, which is not known here.",
+    )
+
+
+ABSTRACT = (
+    Question(
+        "The solver returns a joint Gaussian process posterior over the solutions of boundary and "
+        "initial value problems.",
+        ("fig1",),
+        _posterior,
+    ),
+    Question(
+        "Marginalising over numerical uncertainty makes statistics less sensitive to inaccuracies.",
+        ("fig3", "fig4"),
+        _less_sensitive,
+    ),
+    Question(
+        "This leads to new algorithms for means and principal geodesics.",
+        ("fig3",),
+        _new_algorithms,
+    ),
+    Question(
+        "Results can be less precise, which enables a noticeable speed-up.",
+        ("fig4", "fig5"),
+        _rough_and_fast,
+    ),
+    Question(
+        "Numerical uncertainty should be tracked throughout the pipeline.",
+        ("fig3",),
+        _tracked,
+    ),
+)

@@ -1,0 +1,74 @@
+"""Figs. 3, 4 and 5 in tiny settings, against SciPy."""
+
+import numpy as np
+import pytest
+
+from probgeo.paper import figure3_right
+from probgeo.paper.experiment import Progress, Settings
+from tests.paper.tiny import outcome
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("digits")
+
+
+def test_figure_3(folder):
+    found = outcome("fig3", folder)["numbers"]
+    theirs, ours = found["scipy"], found["default"]
+    assert theirs["lost"] == 0
+    # the mean is stopped at a tenth of its standard error; SciPy's five steps of Eq. 5 are not
+    # precise to more than a few per cent either
+    apart = ours["distance_of_means"]
+    assert apart < 0.2 * ours["spread"] / np.sqrt(16) + 0.05 * ours["spread"]
+    assert ours["angle_degrees"] < 5
+    assert ours["explained_variance"] == pytest.approx(theirs["variance"], rel=0.1)
+
+
+def test_figure_4(folder):
+    record = outcome("fig4", folder)
+    found = record["numbers"]
+    assert found["scipy_failed"] == 0
+    # twice the standard deviation is below a thousandth of the extent
+    assert found["default"]["median_relative_difference"] < 1e-3
+    assert found["default"]["coverage"] >= 0.8  # of 16
+    assert found["ten-node"]["coverage"] >= 0.7
+    assert found["default"]["longer_by_1_percent"] == 0
+    assert len(record["claims"]) == 3
+
+
+def test_figure_5(folder):
+    found = outcome("fig5", folder)["numbers"]
+    assert found["timed"] == 3
+    assert found["in_batch"] == 16
+    for name in ("paper's", "default"):
+        assert 0 < found[name]["ms_in_batch"] < found[name]["ms_alone"]
+        ratio = found["scipy"]["ms"] / found[name]["ms_alone"]
+        assert found[name]["ratio_alone"] == pytest.approx(ratio)
+
+
+def test_run_time_of_means(folder):
+    rows = outcome("fig3-right", folder)["numbers"]["rows"]
+    assert [row["D"] for row in rows] == [2]
+    ours, theirs = rows[0]["default"]["mean"], rows[0]["scipy"]["mean"]
+    # five steps of the same descent, geodesics to 1e-3 on both sides, points about three apart
+    np.testing.assert_allclose(ours, theirs, atol=1e-2)
+    assert rows[0]["scipy"]["lost"] == 0
+
+
+def test_what_takes_too_long_is_extrapolated(monkeypatch):
+    monkeypatch.setattr(figure3_right, "PATIENCE", 0.0)
+    rng = np.random.default_rng(0)
+
+    class Flat:
+        def field(self, t, y):
+            return np.concatenate([y[2:], 0 * y[2:]])
+
+    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), np.zeros(2))
+    assert found["extrapolated"]
+    assert found["seconds"] > 0
+
+
+def test_settings_have_three_sizes():
+    assert [Settings(*s).choose(3, 2, 1) for s in ((), (True,), (False, 0, True))] == [3, 2, 1]
+    assert list(Progress().over([1, 2], "steps")) == [1, 2]
