@@ -30,11 +30,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp, length_of
 from shortest import shortest_lengths
 from sklearn.datasets import load_digits
 
 from probgeo import ConvergenceWarning, Manifold, metrics, solvers
+from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp, length_of
 from tests.geometry import shapes
 from tests.geometry.reference import calibration
 

@@ -32,7 +32,6 @@ if "bodies" not in options.only:
 import jax
 import numpy as np
 from geodesics import COMPONENTS, cpu, digits, table
-from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp
 
 from probgeo import (
     ConvergenceWarning,
@@ -43,6 +42,7 @@ from probgeo import (
     metrics,
     solvers,
 )
+from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp
 
 RESULTS = ROOT / "benchmarks" / "results" / "means.md"
 POINTS, ITERATIONS = 100, 5
