@@ -41,5 +41,9 @@ def keep_compiled() -> None:
     if not folder or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA would announce what it finds there
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    for name, value in {
+        "jax_compilation_cache_dir": folder,
+        "jax_persistent_cache_min_compile_time_secs": 0.2,
+    }.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)  # for processes that are started from here

@@ -31,11 +31,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    import matplotlib as mpl
-
     from probgeo import paper
 
-    mpl.use("Agg")  # there may be no display
     out = Path(arguments.out)
     records = paper.reproduce(
         arguments.figures,
@@ -43,6 +40,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         quick=arguments.quick,
         seed=arguments.seed,
         again=arguments.again,
+        jobs=arguments.jobs,
     )
     # the folder may hold failures of other days, of figures that nobody asked for now
     asked = {name: r for name, r in records.items() if name in (arguments.figures or records)}

@@ -440,13 +440,15 @@ class TestReproduce:
 
     def test_defaults(self, calls, capsys):
         assert main(["reproduce"]) == 0
-        assert calls.seen == [([], "figures", {"quick": False, "seed": 0, "again": False})]
+        assert calls.seen == [
+            ([], "figures", {"quick": False, "seed": 0, "again": False, "jobs": None})
+        ]
         assert capsys.readouterr().out == "report: figures/index.html\n"
 
     def test_everything(self, calls, tmp_path):
         call = ["reproduce", "fig1", "fig6", "--out", str(tmp_path), "--quick", "--seed", "3"]
         assert main([*call, "--again"]) == 0
-        options = {"quick": True, "seed": 3, "again": True}
+        options = {"quick": True, "seed": 3, "again": True, "jobs": None}
         assert calls.seen == [(["fig1", "fig6"], str(tmp_path), options)]
 
     def test_failures(self, calls, capsys):

@@ -1,5 +1,7 @@
 """How programs are compiled and kept."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,5 +35,6 @@ def test_where_programs_are_kept(monkeypatch, told, named, kept):
         monkeypatch.delenv("PROBGEO_CACHE", raising=False)
     else:
         monkeypatch.setenv("PROBGEO_CACHE", named)
+    monkeypatch.setattr("os.environ", dict(os.environ))
     keep_compiled()
     assert changed.get("jax_compilation_cache_dir", told) == kept

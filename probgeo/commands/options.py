@@ -24,6 +24,12 @@ def parser() -> argparse.ArgumentParser:
     paper.add_argument("--seed", type=_whole(0, MOST), default=0, metavar="S")
     paper.add_argument("--again", action="store_true", help="also what is finished in DIR")
     paper.add_argument(
+        "--jobs",
+        type=_whole(1, 64),
+        metavar="N",
+        help="processes at a time; default: two if quick, else one, since run times are measured",
+    )
+    paper.add_argument(
         "--publish",
         metavar="ROOT",
         help="also write README, docs and pictures of this repository from the results",

@@ -2,11 +2,14 @@
 
 import json
 import platform
+import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +34,8 @@ EXPERIMENTS = {
     "fig6": "figure6",
     "errata": "errata",
 }
-ALONE = ("fig3-right", "fig6")  # these compile much, after which others are not needed any more
+# those that share what they compute, longest first: a process each, if there are several
+GROUPS = (("fig3", "fig4", "fig5"), ("fig6",), ("fig3-right",), ("fig1",), ("fig2",), ("errata",))
 
 
 def reproduce(
@@ -41,6 +45,7 @@ def reproduce(
     quick: bool = False,
     seed: int = 0,
     again: bool = False,
+    jobs: int | None = None,
     progress: bool = True,
     tiny: bool = False,
 ) -> dict[str, Any]:
@@ -51,8 +56,10 @@ def reproduce(
     names : of EXPERIMENTS; all by default.
     out : folder, made if needed. Experiments that are finished there, with the same settings, are
         not run again, unless `again` asks for it.
-    quick : smaller experiments, about two minutes for all of them.
+    quick : smaller experiments.
     seed : of everything random.
+    jobs : processes that run experiments at a time. By default two if it is to be quick; else one,
+        because they would slow down each other, and run times are measured.
     tiny : the smallest experiments that make sense, for tests.
 
     Returns
@@ -69,11 +76,23 @@ def reproduce(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(quick, seed, tiny)
-    wanted = [name for name in EXPERIMENTS if not names or name in names]
-    for name in wanted:
-        if again or _finished(folder, name, settings) is None:
-            _run(folder, name, settings, progress)
-        write_report(folder, collected(folder))
+    left = {
+        name
+        for name in EXPERIMENTS
+        if (not names or name in names) and (again or _finished(folder, name, settings) is None)
+    }
+    groups = [[name for name in group if name in left] for group in GROUPS]
+    count = min((2 if quick else 1) if jobs is None else jobs, sum(map(bool, groups)))
+    shown = (Lines if count > 1 else Bar) if progress else Silent
+    tasks = [(folder, group, settings, shown) for group in groups if group]
+    if count > 1:
+        for _ in _in_processes(tasks, count):
+            write_report(folder, collected(folder))
+    else:
+        for task in tasks:
+            _run_group(task)
+            write_report(folder, collected(folder))
+    write_report(folder, collected(folder))
     return collected(folder)
 
 
@@ -87,15 +106,33 @@ def module_of(name: str) -> Any:
     return import_module(f"probgeo.paper.{EXPERIMENTS[name]}")
 
 
-def _run(folder: Path, name: str, settings: Settings, progress: bool) -> None:
+Task = tuple[Path, list[str], Settings, type["Silent"]]
+
+
+def _in_processes(tasks: list[Task], count: int) -> Iterator[None]:
+    """Groups of experiments, each in a process of its own, `count` at a time."""
+    with ProcessPoolExecutor(count, get_context("spawn"), max_tasks_per_child=1) as pool:
+        for future in as_completed([pool.submit(_run_group, task) for task in tasks]):
+            future.result()
+            yield
+
+
+def _run_group(task: Task) -> None:
+    folder, names, settings, shown = task
+    import matplotlib as mpl
+
+    mpl.use("Agg")  # there may be no display
+    jax.clear_caches()  # a process may not hold the programs of all experiments
+    for name in names:
+        _run(folder, name, settings, shown(name))
+
+
+def _run(folder: Path, name: str, settings: Settings, bar: "Silent") -> None:
     import matplotlib as mpl
     from matplotlib import pyplot as plt
 
     start = time.perf_counter()
-    bar = Bar(name) if progress else Progress()
     module = module_of(name)
-    if name in ALONE:
-        jax.clear_caches()  # a process may not hold that many programs
     record: dict[str, Any] = _fingerprint(settings) | {"title": title_and_caption(module)[0]}
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # what is lost is counted and shown
@@ -112,8 +149,7 @@ def _run(folder: Path, name: str, settings: Settings, progress: bool) -> None:
     record["machine"] = f"{platform.machine()}, Python {platform.python_version()}"
     record["versions"] = {"probgeo": probgeo.__version__, "jax": jax.__version__}
     _path(folder, name).write_text(json.dumps(record, indent=1, default=_plain))
-    if isinstance(bar, Bar):
-        bar.close(record.get("error"), record["seconds"])
+    bar.close(f"{record.get('error', 'done')}, {record['seconds']:.0f} s")
 
 
 def _saved(folder: Path, name: str, outcome: Outcome) -> dict[str, Any]:
@@ -167,11 +203,35 @@ def title_and_caption(module: Any) -> tuple[str, str]:
     return title.rstrip("."), caption.strip()
 
 
-class Bar(Progress):
-    """One line in the terminal."""
+class Silent(Progress):
+    """Of one experiment, by name; shows nothing."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def close(self, how: str) -> None:
+        """It is over."""
+
+
+class Lines(Silent):
+    """A line at the beginning, and one at the end: for several processes in one terminal."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._print("begun")
+
+    def close(self, how: str) -> None:
+        self._print(how)
+
+    def _print(self, what: str) -> None:
+        tqdm.write(f"{self.name}: {what}", file=sys.stderr)
+
+
+class Bar(Silent):
+    """One line in the terminal, that says what is being done."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
         self.bar = tqdm(desc=name, bar_format="{desc} [{elapsed}]", leave=True)
 
     def over(self, steps: Iterable[T], what: str) -> Iterable[T]:
@@ -184,6 +244,6 @@ class Bar(Progress):
         self.bar.set_description_str(f"{self.name}: {what}")
         self.bar.refresh()
 
-    def close(self, error: str | None, seconds: float) -> None:
-        self.bar.set_description_str(f"{self.name}: {error or 'done'}, {seconds:.0f} s")
+    def close(self, how: str) -> None:
+        self.say(how)
         self.bar.close()

@@ -101,6 +101,11 @@ class TestKeeping:
         assert "no luck" in capsys.readouterr().err
         assert len(runs) == 2
 
+    def test_experiments_in_processes_of_their_own(self, tmp_path):
+        found = paper.reproduce(["errata", "fig2"], tmp_path, tiny=True, jobs=2)
+        assert [name for name, record in found.items() if "error" not in record] == list(found)
+        assert set(found) == {"errata", "fig2"}
+
     def test_unknown_figures_are_named(self, tmp_path):
         with pytest.raises(ValueError, match="unknown figure 'fig7'; there are fig1, fig2"):
             paper.reproduce(["fig7"], tmp_path)
