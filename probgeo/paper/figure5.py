@@ -31,7 +31,8 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     batched, alone = {}, {}
     for name, manifold in found.manifolds.items():
         batched[name] = _seconds(_solved, manifold, found.mean, found.X) / len(found.X)
-        _solved(manifold, found.mean, ends[0])  # compiles
+        for end in progress.over(ends, f"{name} solver, compiling"):
+            _solved(manifold, found.mean, end)
         alone[name] = np.array(
             [
                 _seconds(_solved, manifold, found.mean, end)

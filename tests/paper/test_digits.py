@@ -32,7 +32,7 @@ def test_figure_4(folder):
     # twice the standard deviation is below a thousandth of the extent
     assert found["default"]["median_relative_difference"] < 1e-3
     assert found["default"]["coverage"] >= 0.8  # of 16
-    assert found["ten-node"]["coverage"] >= 0.7
+    assert found["coarse"]["coverage"] >= 0.7
     assert found["default"]["longer_by_1_percent"] == 0
     assert len(record["claims"]) == 3
 
