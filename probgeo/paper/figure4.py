@@ -54,7 +54,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         widest = np.quantile((np.abs(off) + 2 * std / truth)[reliable], 0.99)
         column[1].set_ylim(-1.1 * widest, 1.1 * widest)
         column[1].ticklabel_format(axis="y", scilimits=(-2, 2))
-    axes[0, 0].set_ylabel("length $\\pm$ 2 standard deviations")
+    axes[0, 0].set_ylabel("length $\\pm$ 2 std. deviations")
     axes[1, 0].set_ylabel("relative difference")
     for colour, label in ((plot.COLOURS["mean"], "converged"), (plot.COLOURS["nodes"], "flagged")):
         axes[0, 0].plot([], [], ".", color=colour, label=label)

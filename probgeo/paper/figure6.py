@@ -23,7 +23,7 @@ from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
 CLUSTERS = 7
 REACH = 3.0  # standard deviations
 SAMPLES = 6
-APART = 0.75  # metres between the bodies of a row
+APART = {"front": 1.0, "side": 0.6}  # metres between the bodies of a row
 TIMES = np.linspace(0.0, 1.0, 25)
 
 
@@ -115,12 +115,12 @@ def _joined(belly: list[dict[str, np.ndarray]], key: str = "mean") -> np.ndarray
 
 
 def _draw_bodies(people: Bodies, places: dict[str, tuple[Curve, float]], seed: int) -> Any:
-    figure, axes = plt.subplots(2, 3, figsize=(7.0, 4.6))
+    figure, axes = plt.subplots(2, 3, figsize=(7.0, 2.5), height_ratios=(0.7, 1.2))
     for column, (name, (way, time)) in zip(axes.T, places.items(), strict=True):
         draws = np.asarray(way.sample(seed, SAMPLES, [time]))[:, 0]
         for ax, view in zip(column, ("front", "side"), strict=True):
             for k, draw in enumerate(draws):
-                shift = ((k - 0.5 * (SAMPLES - 1)) * APART * (1.0 if view == "front" else 0.6), 0.0)
+                shift = (k * APART[view], 0.0)
                 plot.mesh(people.vertices(draw), people.faces, ax, view=view, shift=shift)
             _bare(ax)
         column[0].set_title(name)
@@ -151,7 +151,7 @@ def _draw_belly(people: Bodies, belly: list[dict[str, np.ndarray]]) -> Any:
     low, high = 100 * np.quantile(people.belly, [0.05, 0.95])
     ax.axhspan(low, high, color=plot.COLOURS["data"], alpha=0.3, linewidth=0, label="90 % of data")
     ax.set(xlabel="standard deviations along the geodesic", ylabel="belly circumference, cm")
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, loc="lower right")
     return figure
 
 
