@@ -163,6 +163,11 @@ def _movie(people: Bodies, ways: list[Curve], frames: int) -> Callable[[Path], N
     )
     sigma = REACH * np.concatenate([-half[::-1], half[1:]])
     order = np.concatenate([np.arange(len(there)), np.arange(len(there))[-2:0:-1]])
+    extremes = people.vertices(there[[0, -1]])
+    reach, (low, high) = (
+        np.abs(extremes[..., :2]).max(),
+        (extremes[..., 2].min(), extremes[..., 2].max()),
+    )
 
     def write(path: Path) -> None:
         figure, axes = plt.subplots(1, 2, figsize=(3.4, 3.2))
@@ -172,7 +177,8 @@ def _movie(people: Bodies, ways: list[Curve], frames: int) -> Callable[[Path], N
                 ax.clear()
                 plot.mesh(people.vertices(there[order[k]]), people.faces, ax, view=view)
                 _bare(ax)
-                ax.set(xlim=(-0.6, 0.6), ylim=(-0.05, 1.95), title=view)
+                ax.set(xlim=(-1.05 * reach, 1.05 * reach), title=view)
+                ax.set_ylim(low - 0.05, high + 0.05)
             figure.suptitle(f"{sigma[order[k]]:+.1f} standard deviations", fontsize=8)
             return []
 

@@ -12,6 +12,9 @@ for a step mu' = exp_mu(B v): error = A e with A' = (I - B H) A + B. Steps of Ne
 and then A = H^-1 whatever was before; with the fixed rate of Eq. 5, B = alpha I, it gets there by
 and by.
 
+The iteration ends with a step that is short compared with the statistical error. What the next one
+would have added is part of the numerical covariance, too.
+
 Early iterations are sloppy on purpose. Geodesics are solved more precisely only where the numerical
 standard deviation of mu is more than a fraction of its statistical standard error.
 """
@@ -159,6 +162,7 @@ class Descent:
             if settled and (precise or ladder.at_the_top):
                 # a step so small that the logarithms need not be solved again
                 moved = state.logs.moved(step)
+                cov = cov + self.left_over(state)
                 state = state._replace(point=_retracted(metric, state.point, step), logs=moved)
                 return self.finished(state, cov, settled)
             if self.out_of_time:
@@ -196,9 +200,26 @@ class Descent:
         line = Iterate(state.value, length, state.norm(cov), error, self.ladder.precision)
         self.history.append(line)
         self.report(line)
-        spread = np.sqrt(np.sum(self.w * state.logs.length**2) / self.w.sum())
-        self.target = max(self.settings.fraction * error, self.settings.tol * float(spread))
+        spread = self.spread(state)
+        self.target = max(self.settings.fraction * error, self.settings.tol * spread)
         return line
+
+    def left_over(self, state: State) -> np.ndarray:
+        """Covariance of how far mu is from the end of the iteration after the last step.
+
+        Steps of Newton square their length, in units of the distance to the data or as the last two
+        did. Which way the next one would go is not known.
+        """
+        last = self.history[-1].step
+        before = self.history[-2].step if len(self.history) > 1 else 0.0
+        shrinking = last / before**2 if before > 0 else 0.0
+        rate = max(1.0 / max(self.spread(state), np.finfo(float).tiny), shrinking)
+        following = last * min(rate * last, 1.0)
+        return following**2 * np.linalg.inv(state.tensor) / len(state.point)
+
+    def spread(self, state: State) -> float:
+        """Root mean square distance of the data."""
+        return float(np.sqrt(np.sum(self.w * state.logs.length**2) / self.w.sum()))
 
     def line_search(self, state: State, step: np.ndarray) -> State | None:
         slope = float(state.v @ state.tensor @ step)
