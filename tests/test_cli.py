@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from probgeo import ConvergenceWarning, Manifold, data, metrics, paper
+from probgeo._json import plain
 from probgeo.cli import main
 from probgeo.commands.figures import draw_fit, draw_geodesic
-from probgeo.commands.fitting import fit_summary, heard, plain, with_error
+from probgeo.commands.fitting import fit_summary, heard, with_error
 from probgeo.commands.learned import Space
 from probgeo.commands.tables import Table, read_table
 from probgeo.stats import PrincipalGeodesics

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 import probgeo
+from probgeo._json import plain
 from probgeo.commands.learned import Space
 from probgeo.commands.tables import InputError, Table, write_table
 from probgeo.geometry import Geodesic, Manifold
@@ -112,17 +113,6 @@ def save_geodesic(folder: Path, curve: Geodesic, columns: tuple[str, ...]) -> No
     values = np.column_stack([TIMES, curve.mean(TIMES), curve.std(TIMES)])
     names = ["t", *columns, *(f"{name}_std" for name in columns)]
     write_table(folder / "geodesic.csv", names, values.tolist())
-
-
-def plain(value: Any) -> Any:
-    """Arrays as lists for JSON, which has no word for what is not finite: null."""
-    if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def fit_summary(results: dict[str, Any]) -> list[str]:

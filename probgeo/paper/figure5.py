@@ -126,6 +126,7 @@ def _claims(numbers: dict, their_spread: float) -> list[Claim]:
             f"slowest over median: paper's solver {paper:.1f}, default {default:.1f}, SciPy "
             f"{their_spread:.1f}",
             "agrees" if paper < their_spread else "disagrees",
-            "The default solver refines its mesh where it has to, and is allowed to take longer.",
+            "A curve that the paper's solver flags is tried again from other starts, and long ones "
+            "are flagged more often; the default solver flags none here.",
         ),
     ]

@@ -1,13 +1,13 @@
 """The report on a run: `results.json` for programs, `index.html` for people."""
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from probgeo._json import plain
 from probgeo.paper.run import EXPERIMENTS, module_of, title_and_caption
 
 Record = dict[str, Any]
@@ -70,7 +70,7 @@ summary { cursor: pointer; font-size: .9rem; }
 
 def write_report(folder: Path, records: Records) -> None:
     """Write `results.json` and `index.html` beside the pictures in a folder."""
-    text = json.dumps(_strict(records), indent=1, allow_nan=False)
+    text = json.dumps(plain(records), indent=1, allow_nan=False)
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
     (folder / "index.html").write_text(_page(folder, records), encoding="utf-8")
 
@@ -369,12 +369,3 @@ def _value(value: Any) -> str:
         rest = [f"… ({len(value)} in all)"] if len(value) > SHOWN else []
         return ", ".join([*parts, *rest])
     return str(value)
-
-
-def _strict(value: Any) -> Any:
-    """JSON has no infinities and no NaN."""
-    if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
-import numpy as np
 from tqdm.auto import tqdm
 
 import probgeo
+from probgeo._json import plain
 from probgeo.ode.curve import ConvergenceWarning
 from probgeo.paper.experiment import STYLE, Outcome, Progress, Settings
 
@@ -148,7 +148,7 @@ def _run(folder: Path, name: str, settings: Settings, bar: "Silent") -> None:
     record["seconds"] = round(time.perf_counter() - start, 1)
     record["machine"] = f"{platform.machine()}, Python {platform.python_version()}"
     record["versions"] = {"probgeo": probgeo.__version__, "jax": jax.__version__}
-    _path(folder, name).write_text(json.dumps(record, indent=1, default=_plain))
+    _path(folder, name).write_text(json.dumps(plain(record), indent=1, allow_nan=False))
     bar.close(f"{record.get('error', 'done')}, {record['seconds']:.0f} s")
 
 
@@ -191,11 +191,6 @@ def _load(folder: Path, name: str) -> dict[str, Any] | None:
         return json.loads(_path(folder, name).read_text())
     except (OSError, json.JSONDecodeError):
         return None
-
-
-def _plain(value: Any) -> Any:
-    """NumPy and JAX values for JSON."""
-    return np.asarray(value).tolist()
 
 
 def title_and_caption(module: Any) -> tuple[str, str]:

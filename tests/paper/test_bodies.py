@@ -15,7 +15,9 @@ def test_figure_6(tmp_path):
     people = data.bodies()
     # the mean of twelve bodies is within a few standard errors of that of the population
     assert abs(belly[1] - people.belly.mean()) < 4 * people.belly.std() / np.sqrt(12)
-    assert np.all(np.array(found["belly_std_m_at_-3_0_3"]) < 0.05)
+    # of the mean, at most a tenth of its standard error; of the ends three times that and more
+    assert found["belly_std_m_at_-3_0_3"][1] < 0.1 * people.belly.std() / np.sqrt(12)
+    assert np.max(found["belly_std_m_at_-3_0_3"]) < 0.1 * people.belly.std()
     assert set(record["files"]) == {"fig6.png", "fig6_belly.png", "fig6_animated.gif"}
 
 

@@ -17,12 +17,11 @@ def test_figure_3(folder):
     found = outcome("fig3", folder)["numbers"]
     theirs, ours = found["scipy"], found["default"]
     assert theirs["lost"] == 0
-    # the mean is stopped at a tenth of its standard error; SciPy's five steps of Eq. 5 are not
-    # precise to more than a few per cent either
-    apart = ours["distance_of_means"]
-    assert apart < 0.2 * ours["spread"] / np.sqrt(16) + 0.05 * ours["spread"]
-    assert ours["angle_degrees"] < 5
-    assert ours["explained_variance"] == pytest.approx(theirs["variance"], rel=0.1)
+    # ours may be off by a tenth of the standard error of 16 points, SciPy's geodesics by 1e-3
+    off = 0.1 / np.sqrt(16) + 1e-3  # of the spread
+    assert ours["distance_of_means"] < off * ours["spread"]
+    assert ours["angle_degrees"] < np.rad2deg(off)
+    assert ours["explained_variance"] == pytest.approx(theirs["variance"], rel=2 * off)
 
 
 def test_figure_4(folder):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from probgeo import ConvergenceWarning, Manifold, metrics, solvers
 from probgeo.stats import FrechetMean, GeometricMedian
@@ -192,4 +193,5 @@ def test_what_the_iteration_leaves_over_is_in_the_error_bar():
         tight = FrechetMean(HALF, fraction=1e-6, max_iter=50).fit(points)
         off = np.asarray(found.mean_.mean - tight.mean_.mean)
         deviations.append(off @ np.linalg.solve(np.asarray(found.mean_.cov), off))
-    assert np.max(deviations) < 3**2 * 2  # three standard deviations in two directions
+    # squared, in two directions; without it they are up to 5e4
+    assert np.max(deviations) < chi2.ppf(0.9999, 2)

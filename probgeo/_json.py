@@ -1,0 +1,20 @@
+"""Values for JSON."""
+
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """Arrays as lists; null for what is not finite, for which JSON has no word.
+
+    >>> plain({"a": np.array([1.0, np.nan]), "b": (True, "c")})
+    {'a': [1.0, None], 'b': [True, 'c']}
+    """
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
