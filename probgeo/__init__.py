@@ -1,11 +1,17 @@
 """Statistics on learned Riemannian manifolds with honest error bars.
 
 Importing probgeo switches JAX to 64-bit floats (`jax_enable_x64`), for the whole process: the
-solvers need the digits.
+solvers need the digits. It also keeps compiled programs for the next time, in the user's cache
+folder, unless JAX has been given another one: the environment variable `PROBGEO_CACHE` names
+another folder, or none if it is empty.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# or XLA would announce every program that it finds there; it looks at this only when it is loaded
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import jax
 
@@ -20,12 +26,16 @@ if TYPE_CHECKING:
         TangentSpace,
     )
 
+from probgeo._compile import keep_compiled
+
 jax.config.update("jax_enable_x64", True)
+keep_compiled()
 
 from probgeo import data, metrics, plot, solvers  # noqa: E402
 from probgeo.gaussian import Gaussian  # noqa: E402
 from probgeo.geometry import Geodesic, Manifold, initial  # noqa: E402
 from probgeo.ode import ConvergenceWarning, Curve, kernels, solve_bvp, solve_ivp  # noqa: E402
+from probgeo.storage import load, save  # noqa: E402
 
 __all__ = [
     "ConvergenceWarning",
@@ -42,8 +52,10 @@ __all__ = [
     "data",
     "initial",
     "kernels",
+    "load",
     "metrics",
     "plot",
+    "save",
     "solve_bvp",
     "solve_ivp",
     "solvers",

@@ -18,6 +18,11 @@ def is_concrete(*values: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
+def page(name: str) -> str:
+    """Where the documentation says more."""
+    return f"docs/{name}.md"
+
+
 def as_float_array(name: str, value: Any) -> Array:
     """`value` as a float64 array without NaN or infinity."""
     try:

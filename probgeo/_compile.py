@@ -1,7 +1,9 @@
 """How long programs are compiled, and how long they are kept."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -11,23 +13,55 @@ import jax
 
 from probgeo._checks import is_concrete
 
+UNOPTIMISED: Any = {"xla_backend_optimization_level": 0}
 
-def compiled_quickly(function: Callable) -> Callable:
-    """Like `eqx.filter_jit`, but without XLA's optimisation: half the wait, a slower program.
+_hurried: ContextVar[bool] = ContextVar("hurried", default=False)
 
-    For what users ask of a result: there is a program for every shape they think of, and each is
-    over at once.
+
+@contextmanager
+def hurried(wanted: bool = True) -> Iterator[None]:
+    """For small jobs, whose work is over sooner than an optimising compiler would be."""
+    token = _hurried.set(wanted)
+    try:
+        yield
+    finally:
+        _hurried.reset(token)
+
+
+def compiled(function: Callable) -> Callable:
+    """Like `eqx.filter_jit`; where it is `hurried`, without XLA's optimisation.
+
+    That takes half the time, and the program is up to three times slower.
     """
-    nested = eqx.filter_jit(function)
-    options: Any = {"compiler_options": {"xla_backend_optimization_level": 0}}
-    outermost = eqx.filter_jit(function, **options)
+    optimised, unoptimised = _compilers(function)
 
     @wraps(function)
     def call(*args: Any) -> Any:
         # a program within another one may not have options of its own
-        return outermost(*args) if is_concrete(args) else nested(*args)
+        quickly = _hurried.get() and is_concrete(args)
+        return (unoptimised if quickly else optimised)(*args)
 
     return call
+
+
+def compiled_quickly(function: Callable) -> Callable:
+    """The same, but always in a hurry.
+
+    For what users ask of a result: there is a program for every shape they think of, and each is
+    over at once.
+    """
+    optimised, unoptimised = _compilers(function)
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        return (unoptimised if is_concrete(args) else optimised)(*args)
+
+    return call
+
+
+def _compilers(function: Callable) -> tuple[Callable, Callable]:
+    options: Any = {"compiler_options": UNOPTIMISED}
+    return eqx.filter_jit(function), eqx.filter_jit(function, **options)
 
 
 def keep_compiled() -> None:
@@ -40,10 +74,5 @@ def keep_compiled() -> None:
     folder = os.environ.get("PROBGEO_CACHE", str(default))
     if not folder or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # XLA would announce what it finds there
-    for name, value in {
-        "jax_compilation_cache_dir": folder,
-        "jax_persistent_cache_min_compile_time_secs": 0.2,
-    }.items():
-        jax.config.update(name, value)
-        os.environ[name.upper()] = str(value)  # for processes that are started from here
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probgeo._compile import keep_compiled
 from probgeo.commands.options import parser
 from probgeo.commands.tables import InputError, Table, read_table
 
@@ -19,7 +18,6 @@ def main(argv: list[str] | None = None) -> int:
         arguments = parser().parse_args(argv)
     except SystemExit as stop:  # --help, or a complaint that argparse has printed
         return int(stop.code or 0)
-    keep_compiled()
     try:
         return COMMANDS[arguments.command](arguments)
     except (InputError, OSError) as error:

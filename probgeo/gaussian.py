@@ -5,15 +5,32 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from probgeo._checks import as_covariance, as_float_array
+from probgeo._checks import as_covariance, as_float_array, is_concrete
+
+SHOWN = 4  # numbers that `repr` spells out
+MOST_PLACES = 12
 
 
 def covariance_factor(cov: Float[Array, "*batch d d"]) -> Float[Array, "*batch d d"]:
     """A with A A' = cov. Works for singular covariances, where Cholesky does not."""
     eigenvalues, vectors = jnp.linalg.eigh(cov)
     return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0.0))[..., None, :]
+
+
+def with_error(mean: Any, std: Any) -> str:
+    """mean ± std, as many digits as that allows: `0.9624 ± 0.0012`, `[1.00 2.00] ± [0.2 0.1]`."""
+    error = np.asarray(std, dtype=float)
+    known = error[error > 0]
+    places = int(np.clip(1 - np.floor(np.log10(known.min())), 0, MOST_PLACES)) if known.size else 4
+
+    def show(x: Any, form: str) -> str:
+        styles: Any = {"float_kind": lambda value: f"{value:{form}}"}
+        return np.array2string(np.asarray(x, dtype=float), formatter=styles)
+
+    return f"{show(mean, f'.{places}f')} ± {show(error, '.2g')}"
 
 
 class Gaussian(eqx.Module):
@@ -65,4 +82,6 @@ class Gaussian(eqx.Module):
 
     def __repr__(self) -> str:
         *batch, dimension = self.mean.shape
+        if not batch and dimension <= SHOWN and is_concrete(self):
+            return f"Gaussian({with_error(self.mean, self.std)})"
         return f"Gaussian(dimension={dimension}" + (f", batch={tuple(batch)})" if batch else ")")

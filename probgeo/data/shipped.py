@@ -16,6 +16,8 @@ SHA256 = {
 class Images(NamedTuple):
     """Handwritten digits.
 
+    Attributes
+    ----------
     images : array (P, 28, 28)
         Grey values from 0 to 1.
     places : array of int (P,)
@@ -34,11 +36,13 @@ class Images(NamedTuple):
 class Bodies(NamedTuple):
     """A synthetic population of women's body shapes: no row is a person.
 
+    Attributes
+    ----------
     scores : array (1191, 50)
         Shape coefficients of unit variance; the first twenty carry nearly all of it.
     belly : array (1191,)
         Circumference of the belly in metres.
-    mean : array (3756, 3), components : array (50, 3756, 3)
+    mean, components : array (3756, 3) and (50, 3756, 3)
         Vertices of the mean body, and how each coefficient moves them, in metres; z is up, and the
         front is at negative y.
     faces : array of int (7528, 3)

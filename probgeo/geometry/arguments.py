@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_float_array
+from probgeo._compile import compiled
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.polyline import resized
@@ -95,7 +95,7 @@ def where_positive(metric: Metric, points: dict[str, np.ndarray]) -> np.ndarray:
     return usable
 
 
-@eqx.filter_jit
+@compiled
 def _positive(metric: Metric, x: Float[Array, "b d"]) -> Array:
     # Cholesky's factor is NaN if there is none
     factors = jnp.linalg.cholesky(jax.vmap(metric)(x))

@@ -17,6 +17,8 @@ POINTS_AT_ONCE = 256
 class MetricReport:
     """What `check_metric` found at N points.
 
+    Attributes
+    ----------
     condition : array (N,)
         Condition number of M(x), infinite where M(x) is not positive definite.
     smallest_eigenvalue : array (N,)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from probgeo._repr import described
 from probgeo.geometry.linalg import solve_spd
 
 
@@ -35,6 +36,9 @@ class Metric(eqx.Module):
     >>> float(Cone().energy(jnp.array([1.0, 0.0]), jnp.array([1.0, 1.0])))
     6.0
     """
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         """M(x)."""

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from probgeo._checks import as_whole_number
+from probgeo._checks import as_whole_number, is_concrete
 from probgeo._compile import compiled_quickly
-from probgeo.gaussian import Gaussian
+from probgeo.gaussian import Gaussian, with_error
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.length import Measured, ScalarGaussian, direction, draw_measures
 from probgeo.ode.curve import OK, SOURCES, Curve, Posterior, Source
@@ -174,6 +174,16 @@ class Geodesic(Curve):
             "total": numerical + boundary,
         }[source]
 
+    def _columns(self) -> dict[str, Any]:
+        length = self.length
+        return {
+            "length": np.asarray(length.mean),
+            "length_std": np.asarray(length.std),
+            "energy": np.asarray(self.energy),
+            "start": np.asarray(self.start, dtype=object),
+            **super()._columns(),
+        }
+
     def __getitem__(self, index: Any) -> "Geodesic":
         """Members of a batch."""
         if not self.batch_shape:
@@ -187,7 +197,10 @@ class Geodesic(Curve):
         return eqx.tree_at(shared, members, shared(self), is_leaf=lambda x: x is None)
 
     def __repr__(self) -> str:
-        return super().__repr__().replace("Curve", "Geodesic", 1)
+        text = super().__repr__().replace("Curve", "Geodesic", 1)
+        if self.batch_shape or not is_concrete(self):
+            return text
+        return f"{text[:-1]}, length={with_error(self.length.mean, self.length.std)})"
 
 
 def check_method(method: str, source: str) -> None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from probgeo._compile import compiled
 from probgeo._rows import replace_rows
 from probgeo.geometry.polyline import resized
 from probgeo.geometry.rows import (
@@ -55,7 +56,7 @@ class Reach(NamedTuple):
     points: Float[Array, "... t d"]  # of its mean, relative to its beginning, at equal steps
 
 
-@eqx.filter_jit
+@compiled
 def reach_batch(_: None, rows: tuple[Posterior, Array]) -> Reach:
     """How far curves that share their nodes go, and how uncertain they are half-way between."""
     posterior, nodes = rows

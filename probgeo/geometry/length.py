@@ -8,18 +8,23 @@ the mean square by which lengths of draws differ from that. Uncertain ends a and
 length to first order, by <c'(1), db> - <c'(0), da> over the speed, the first variation.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from probgeo.gaussian import Gaussian
+from probgeo._checks import is_concrete
+from probgeo._compile import compiled
+from probgeo.gaussian import SHOWN, Gaussian, with_error
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.polyline import hermite
 from probgeo.ode.curve import Posterior, map_on_one_mesh
+from probgeo.ode.export import table
+
+if TYPE_CHECKING:
+    import pandas
 
 GAUSS = 5  # points between two nodes at which lengths are integrated,
 GAUSS_OF_SPREAD = 2  # and their uncertainty
@@ -54,8 +59,14 @@ class ScalarGaussian(Gaussian):
         return self.mean + self.std * noise
 
     def __repr__(self) -> str:
-        batch = f"batch={self.mean.shape}" if self.mean.ndim else ""
-        return f"ScalarGaussian({batch})"
+        if not is_concrete(self) or self.mean.size > SHOWN:
+            return f"ScalarGaussian(batch={self.mean.shape})"
+        return f"ScalarGaussian({with_error(self.mean, self.std)})"
+
+    def summary(self) -> "pandas.DataFrame":
+        """A table of pandas: mean and standard deviation of every member of the batch."""
+        columns = {"mean": self.mean, "std": self.std}
+        return table(columns, self.mean.shape)
 
 
 class Measured(NamedTuple):
@@ -86,27 +97,34 @@ def speeds(metric: Metric, c: Float[Array, "t d"], dc: Float[Array, "t d"]) -> F
 def measure_curve(metric: Metric, posterior: Posterior, nodes: Float[Array, " n"]) -> Measured:
     """Length of one posterior over curves on [0, 1], by linearisation."""
     times, weights = gauss_rule(nodes, GAUSS)
-    along = speeds(metric, posterior.mean(times, 0), posterior.mean(times, 1))
+    fewer, their_weights = gauss_rule(nodes, GAUSS_OF_SPREAD)
+    everywhere = jnp.concatenate([times, fewer, jnp.array([0.0, 1.0])])
+    # interpolated all at once, because that is long to compile
+    parts = [times.size, times.size + fewer.size]
+    c, dc = (jnp.split(posterior.mean(everywhere, d), parts) for d in (0, 1))
+    along = speeds(metric, c[0], dc[0])
     length, energy = jnp.sum(weights * along), jnp.sum(weights * along**2)
     round_off = (16.0 * jnp.finfo(float).eps * length) ** 2
     return Measured(
         length=length,
         energy=energy,
-        numerical=expected_excess(metric, posterior, nodes) ** 2 + round_off,
-        boundary=first_variation(metric, posterior),
+        numerical=(their_weights @ excess(metric, posterior, fewer, c[1], dc[1])) ** 2 + round_off,
+        boundary=first_variation(metric, posterior, c[2], dc[2]),
     )
 
 
-def expected_excess(
-    metric: Metric, posterior: Posterior, nodes: Float[Array, " n"]
-) -> Float[Array, ""]:
-    """beta: by how much draws are longer than the mean curve, from the numerical error alone.
+def excess(
+    metric: Metric,
+    posterior: Posterior,
+    times: Float[Array, " t"],
+    c: Float[Array, "t d"],
+    dc: Float[Array, "t d"],
+) -> Float[Array, " t"]:
+    """Of which beta is the integral: what draws are longer than the mean curve, by the numerics.
 
-    1/2 of the integral of |delta'|^2 across the curve, over the speed. Curvature is left out: it
-    matters for slow errors only, and errors are mostly fast.
+    1/2 of |delta'|^2 across the curve, over the speed. Curvature is left out: it matters for slow
+    errors only, and errors are mostly fast.
     """
-    times, weights = gauss_rule(nodes, GAUSS_OF_SPREAD)
-    c, dc = posterior.mean(times, 0), posterior.mean(times, 1)
     cov = posterior.marginal(times, 1, "numerical")
 
     def across(x: Array, v: Array) -> Float[Array, "d d"]:
@@ -117,15 +135,14 @@ def expected_excess(
         form = 0.5 * (metric(x) - jnp.outer(Mv, Mv) / safe) / jnp.sqrt(safe)
         return jnp.where(square > 0, form, 0.0)
 
-    excess = jnp.sum(jax.vmap(across)(c, dc) * cov, axis=(1, 2))
-    return jnp.sum(weights * jnp.maximum(excess, 0.0))
+    return jnp.maximum(jnp.sum(jax.vmap(across)(c, dc) * cov, axis=(1, 2)), 0.0)
 
 
-def first_variation(metric: Metric, posterior: Posterior) -> Float[Array, ""]:
-    """Variance of the length from uncertain ends."""
-    ends = jnp.array([0.0, 1.0])
-    c, dc = posterior.mean(ends, 0), posterior.mean(ends, 1)
-    cov = posterior.marginal(ends, 0, "boundary")
+def first_variation(
+    metric: Metric, posterior: Posterior, c: Float[Array, "2 d"], dc: Float[Array, "2 d"]
+) -> Float[Array, ""]:
+    """Variance of the length from uncertain ends c, with the velocities there."""
+    cov = posterior.marginal(jnp.array([0.0, 1.0]), 0, "boundary")
     lowered = jax.vmap(metric.apply)(c, dc)
     square = jnp.sum(lowered * dc, axis=-1)
     variances = jnp.einsum("ti,tij,tj->t", lowered, cov, lowered)
@@ -174,7 +191,7 @@ def hermite_length(
     return total
 
 
-@eqx.filter_jit
+@compiled
 def measure_batch(metric: Metric, rows: tuple[Posterior, Array]) -> Measured:
     """Lengths of curves that share their nodes."""
     posterior, nodes = rows

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_whole_number
+from probgeo._compile import hurried
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.arguments import (
     as_gaussian,
@@ -24,7 +25,7 @@ from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.fields import GeodesicField, TransportField
 from probgeo.geometry.geodesic import NO_METRIC, Geodesic, Method, check_method
 from probgeo.geometry.initial import Start, default_start
-from probgeo.geometry.ladder import climb, is_adaptive, solve_in_parts
+from probgeo.geometry.ladder import FEW, climb, is_adaptive, solve_in_parts
 from probgeo.geometry.length import ScalarGaussian
 from probgeo.geometry.results import as_curve, progress_bar, spread_out
 from probgeo.geometry.rows import chunks, join_curves
@@ -84,6 +85,11 @@ class Manifold(eqx.Module):
         self.start = start
         self.precision = None
 
+    def __repr__(self) -> str:
+        chosen = {"solver": self.solver, "start": self.start}
+        listed = "".join(f", {name}={x!r}" for name, x in chosen.items() if x is not None)
+        return f"Manifold({self.metric!r}{listed})"
+
     def geodesic(
         self,
         a: Any,
@@ -129,7 +135,8 @@ class Manifold(eqx.Module):
         task = Task(self.metric, problem, origin, last[index])
         solver, start = self._solver(shape[-1]), self.start or default_start(self.metric)
         parts = []
-        with progress_bar(len(index), progress, "geodesics") as bar:
+        few = len(index) <= FEW
+        with hurried(few), progress_bar(len(index), progress, "geodesics") as bar:
             for k in chunks(len(index), _at_once(shape[-1], chunk)):
                 part = task if len(k) == len(index) else task.members(k)
                 parts.append(
@@ -199,7 +206,8 @@ class Manifold(eqx.Module):
             check=False,
         )
         solver, parts = self._solver(shape[-1]), []
-        with progress_bar(len(index), progress, "exponential maps") as bar:
+        few = len(index) <= FEW
+        with hurried(few), progress_bar(len(index), progress, "exponential maps") as bar:
             for k in chunks(len(index), _at_once(shape[-1], chunk)):
                 part = problem if len(k) == len(index) else problem.members(k)
                 parts.append(_shoot(solver, part))

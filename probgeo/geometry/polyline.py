@@ -1,11 +1,11 @@
 """Curves given by points at equal steps of time: their energy, their length, finer versions."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from probgeo._compile import compiled
 from probgeo.geometry.equation import Metric
 
 GAUSS = 6  # points a segment at which a smooth curve is measured
@@ -95,13 +95,13 @@ def hermite(
     return c, dc
 
 
-@eqx.filter_jit
+@compiled
 def measure(metric: Metric, points: Float[Array, "b t+1 d"]) -> tuple[Array, Array]:
     """Energies and lengths of the smooth curves through a batch of points."""
     return jax.vmap(lambda x: smooth_measures(metric, x))(points)
 
 
-@eqx.filter_jit
+@compiled
 def coarseness(metric: Metric, points: Float[Array, "b t+1 d"]) -> Float[Array, " b"]:
     """Relative difference between the energies of polygons and of the curves through them."""
     coarse = jax.vmap(lambda x: discrete_energy(metric, x))(points)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
 import jax
@@ -10,9 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from probgeo._checks import as_float_array, is_concrete
+from probgeo._checks import as_float_array, is_concrete, page
 from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian, covariance_factor
+from probgeo.ode.export import as_html, dataset, table
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
 
 Source = Literal["total", "numerical", "boundary"]
 SOURCES = ("total", "numerical", "boundary")
@@ -26,6 +31,7 @@ MESSAGES = (
     "the evaluations have settled, but the mean is far from the ODE at the nodes: "
     "more points, a shorter length scale or error_model='linearised' may help",
 )
+READING_CONVERGED = page("concepts/converged")
 OK, NOT_FINITE, OUT_OF_SWEEPS, STALLED, TOO_COARSE, UNFAITHFUL = range(6)
 
 
@@ -198,6 +204,35 @@ class Curve(eqx.Module):
         t0, t1 = np.asarray(self.t_span)
         return f"Curve(t=[{t0:g}, {t1:g}], dimension={self.dimension}{batch}, {state})"
 
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def summary(self) -> "pandas.DataFrame":
+        """A table of pandas: how every member of the batch was solved, and how well."""
+        return table(self._columns(), self.batch_shape)
+
+    def to_xarray(self, t: Any = None, n_samples: int = 0, seed: int = 0) -> "xarray.Dataset":
+        """Means, standard deviations by their source, and joint samples, with named axes.
+
+        Parameters
+        ----------
+        t : array (T,), optional
+            Times; by default 101 at equal steps.
+        n_samples, seed : int
+            How many draws to add as the variable `sample`, and their seed.
+        """
+        return dataset(self, t, n_samples, seed)
+
+    def _columns(self) -> dict[str, Any]:
+        """What there is to say of every member, by name."""
+        return {
+            "converged": np.asarray(self.converged),
+            "message": np.asarray(self.message, dtype=object),
+            "residual": np.asarray(self.residual),
+            "n_evaluations": np.asarray(self.n_evaluations),
+            "log_evidence": np.asarray(self.log_evidence),
+        }
+
     def _times(self, name: str, t: Any) -> Array:
         times = as_float_array(name, t)
         if is_concrete(times, self.t_span):
@@ -275,7 +310,7 @@ def warn(curve: Curve, what: str, stacklevel: int = 3) -> None:
     listed = "; ".join(f"{n} x {r}" for r, n in zip(reasons, counts, strict=True))
     warnings.warn(
         f"{bad.sum()} of {bad.size} {what} did not converge: {listed}. "
-        "See `converged`, `message` and `residual` of the result.",
+        f"See `converged`, `message` and `residual` of the result, and {READING_CONVERGED}.",
         ConvergenceWarning,
         stacklevel=stacklevel + 1,
     )

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from probgeo._checks import is_concrete
+from probgeo._repr import described
 
 
 class Kernel(eqx.Module):
@@ -30,6 +31,9 @@ class Kernel(eqx.Module):
     >>> float(Cosine().derivative(1, 1, 0.3, 0.3))
     1.0
     """
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def __call__(self, s: Array, t: Array) -> Array:
         """k(s, t), elementwise on arrays that broadcast."""

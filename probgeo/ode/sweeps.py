@@ -44,7 +44,8 @@ def damped_sweeps(
         x, residual, proposal, step, count = carry
         trial = x + step * (proposal - x)
         new_residual, new_proposal = sweep(trial)
-        better = new_residual < residual  # false for NaN
+        first = count < 0
+        better = first | (new_residual < residual)  # false for NaN
         return (
             jnp.where(better, trial, x),
             jnp.where(better, new_residual, residual),
@@ -53,8 +54,8 @@ def damped_sweeps(
             count + 1,
         )
 
-    residual, proposal = sweep(x)
-    start = (x, residual, proposal, jnp.array(1.0), jnp.array(0))
+    # the first look at x is a step to itself: there is one place where `sweep` is compiled
+    start = (x, jnp.array(jnp.inf), x, jnp.array(1.0), jnp.array(-1))
     x, residual, proposal, step, count = jax.lax.while_loop(cond, body, start)
     status = jnp.where(step > SMALLEST_STEP, OUT_OF_SWEEPS, STALLED)
     status = jnp.where(residual <= tolerance, OK, status)

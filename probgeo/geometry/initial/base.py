@@ -6,6 +6,7 @@ import equinox as eqx
 import numpy as np
 
 from probgeo._checks import as_whole_number
+from probgeo._repr import described
 from probgeo._rows import replace_rows
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.polyline import measure, refined, straight
@@ -17,6 +18,8 @@ TIE = 1e-4  # relative difference of lengths that is none: the earlier start win
 class Starts(NamedTuple):
     """First curves for a batch of geodesics.
 
+    Attributes
+    ----------
     points : array (B, T + 1, D)
         Along each curve, at equal steps of time.
     energy, length : array (B,)
@@ -66,6 +69,9 @@ def equally_fine(*found: Starts) -> list[Starts]:
 
 class Start(eqx.Module):
     """A way to find first curves: one method, `start`."""
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def start(self, metric: Metric, a: np.ndarray, b: np.ndarray) -> Starts:
         """First curves from a to b, both (B, D)."""

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_positive, as_whole_number
+from probgeo._compile import compiled
 from probgeo._rows import replace_rows
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.initial import newton
@@ -85,14 +86,14 @@ def _advance(metric: Metric, state: Descent) -> Descent:
     return jax.tree.map(lambda new, old: jnp.where(better, new, old), taken, kept)
 
 
-@eqx.filter_jit
+@compiled
 def _begin_batch(metric: Metric, points: Float[Array, "b t+1 d"]) -> Descent:
     # through a loop of one step: batched factorisations side by side may block each other
     first = jax.lax.map(lambda x: jax.vmap(lambda y: _begin(metric, y))(x), points[None])
     return jax.tree.map(lambda x: x[0], first)
 
 
-@eqx.filter_jit
+@compiled
 def _advance_batch(metric: Metric, states: Descent, steps: Array) -> Descent:
     return jax.lax.fori_loop(
         0, steps, lambda _, s: jax.vmap(lambda one: _advance(metric, one))(s), states

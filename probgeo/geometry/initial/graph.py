@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from probgeo._checks import as_whole_number
+from probgeo._compile import compiled
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.initial.base import Start, Starts
 from probgeo.geometry.initial.descent import EnergyDescent
@@ -23,7 +24,7 @@ POINTS_AN_EDGE = 8
 EDGES_AT_ONCE = 1024
 
 
-@eqx.filter_jit
+@compiled
 def _lengths(metric: Metric, ends: tuple[Array, Array]) -> Float[Array, " e"]:
     """Lengths of straight edges."""
     t = (jnp.arange(POINTS_AN_EDGE) + 0.5) / POINTS_AN_EDGE

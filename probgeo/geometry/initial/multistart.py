@@ -5,7 +5,6 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from scipy.stats import qmc
 
 from probgeo._checks import as_positive
 from probgeo.geometry.equation import Metric
@@ -92,5 +91,7 @@ def vertices_of(metric: Any) -> tuple[np.ndarray, np.ndarray]:
     many = [centers, centers[k] + np.einsum("nji,nj->ni", steps[k], noise)]
     if everywhere:
         low, high = few.min(axis=0), few.max(axis=0)
+        from scipy.stats import qmc  # slow to import
+
         many.append(low + (high - low) * qmc.Halton(dimension, scramble=False).random(DRAWS))
     return few, np.concatenate(many)

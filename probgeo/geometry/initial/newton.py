@@ -7,11 +7,11 @@ P is what is left of H with the metric tensors frozen, the quadratic form of the
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from probgeo._compile import compiled
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.linalg import WRITTEN_OUT, solve_spd
 from probgeo.geometry.polyline import discrete_energy
@@ -125,12 +125,12 @@ def advance(metric: Metric, state: Newton) -> Newton:
     )
 
 
-@eqx.filter_jit
+@compiled
 def begin_batch(metric: Metric, points: Float[Array, "b t+1 d"]) -> Newton:
     return jax.vmap(lambda x: begin(metric, x))(points)
 
 
-@eqx.filter_jit
+@compiled
 def advance_batch(metric: Metric, states: Newton, steps: Array) -> Newton:
     return jax.lax.fori_loop(
         0, steps, lambda _, s: jax.vmap(lambda one: advance(metric, one))(s), states

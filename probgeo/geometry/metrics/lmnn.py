@@ -29,6 +29,8 @@ ANCHORS_AT_ONCE = 64
 class LMNNFit:
     """Weights of a diagonal LMNN metric, and how good they are.
 
+    Attributes
+    ----------
     weights : array (D,)
     objective : float
         F at the weights.

@@ -14,6 +14,7 @@ from probgeo._checks import (
     as_whole_number,
     is_concrete,
 )
+from probgeo._repr import described
 from probgeo.ode.batch import solve_in_chunks
 from probgeo.ode.curve import Curve
 from probgeo.ode.dense.errors import ErrorModel, JacobianError, Linearised, NoError
@@ -94,6 +95,9 @@ class Dense(eqx.Module):
     find_bounds: bool = eqx.field(static=True)
     fit_lengthscale: bool = eqx.field(static=True)
     refinements: int = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def __init__(
         self,

@@ -5,15 +5,17 @@ a tolerance far below the one that is asked for, so that one sweep is enough. Th
 error bars and the final mesh owe nothing to its own error estimate.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import diffrax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from probgeo._compile import compiled
 from probgeo.ode.problem import Problem
+
+if TYPE_CHECKING:  # it is slow to import, and boundary value problems do without it
+    import diffrax
 
 MOST_STEPS = 4096
 AHEAD = 1e-3  # its tolerance, as a part of the one asked for
@@ -31,7 +33,11 @@ def walking_tolerance(rtol: Array) -> Array:
     return jnp.clip(AHEAD * rtol, 1e-12, 1e-6)
 
 
-def _solve(problem: Problem, rtol: Array, stiff: bool, saveat: diffrax.SaveAt) -> diffrax.Solution:
+def _solve(
+    problem: Problem, rtol: Array, stiff: bool, saveat: "diffrax.SaveAt"
+) -> "diffrax.Solution":
+    import diffrax
+
     def field(t: Any, y: Any, _: Any) -> Any:
         return (*y[1:], problem.f(t, *y))
 
@@ -54,6 +60,8 @@ def _solve(problem: Problem, rtol: Array, stiff: bool, saveat: diffrax.SaveAt) -
 
 def classical_steps(problem: Problem, rtol: Array, stiff: bool) -> Steps:
     """The steps that the classical solver takes."""
+    import diffrax
+
     solution = _solve(problem, rtol, stiff, diffrax.SaveAt(t0=True, steps=True))
     assert solution.ts is not None
     times = jnp.where(jnp.isfinite(solution.ts), solution.ts, 1.0)
@@ -74,6 +82,8 @@ def classical_states(
     problem: Problem, rtol: Array, stiff: bool, nodes: Float[Array, " n"]
 ) -> Float[Array, "n m d"]:
     """Its solution and derivatives at given nodes."""
+    import diffrax
+
     solution = _solve(problem, rtol, stiff, diffrax.SaveAt(ts=nodes))
     assert solution.ys is not None
     states = jnp.stack(solution.ys, axis=1)
@@ -81,11 +91,11 @@ def classical_states(
     return jnp.concatenate([states, highest[:, None]], axis=1)
 
 
-@eqx.filter_jit
+@compiled
 def steps_of_batch(problem: Problem, rtol: Array, stiff: bool) -> Steps:
     return problem.map(lambda member: classical_steps(member, rtol, stiff))
 
 
-@eqx.filter_jit
+@compiled
 def states_of_batch(problem: Problem, rtol: Array, stiff: bool, nodes: Array) -> Array:
     return problem.map(lambda member, at: classical_states(member, rtol, stiff, at), nodes)

@@ -68,19 +68,20 @@ class IntegralForm(eqx.Module):
 
     def _directly(self, states: Array) -> tuple[Array, Array]:
         model, o = self.model, self.model.problem.order
-        J, b = model.linearise(states, True)
+        values = model.evaluate(states)
+        J, b = model.linearise(states, values, True)
         weights = self.W[:, :o] * model.chain.factors[:o, None]
         moved = jnp.einsum("naoc,nom->namc", J, weights)
         size = b.size
         system = jnp.eye(size) - moved.reshape(size, size)
         v = jnp.linalg.solve(system, b.reshape(size))
-        return model.evaluate(states) - model.line[:, o], v.reshape(b.shape[:2])
+        return values - model.line[:, o], v.reshape(b.shape[:2])
 
     def _iteratively(self, states: Array) -> tuple[Array, Array]:
         """By Krylov's iteration, with finite differences to begin with."""
         model, o = self.model, self.model.problem.order
-        values = model.evaluate(states) - model.line[:, o]
-        J, b = model.linearise(states, True)
+        values = model.evaluate(states)
+        J, b = model.linearise(states, values, True)
         weights = self.W[:, :o] * model.chain.factors[:o, None]
 
         def operator(v: Array) -> Array:
@@ -97,7 +98,7 @@ class IntegralForm(eqx.Module):
             M=differences(J, model.chain.nodes),
             solve_method="batched",
         )
-        return values, v + step
+        return values - model.line[:, o], v + step
 
 
 def differences(J: Float[Array, "n d 2 d"], nodes: Float[Array, " n"]) -> Callable[[Array], Array]:

@@ -75,6 +75,8 @@ class MarkovPosterior(Posterior):
         return line + self._interpolate(self.states, tau, derivative)
 
     def marginal(self, tau: Array, derivative: int, source: Source) -> Array:
+        if source == "boundary":
+            return self._total(None, tau, tau, (derivative, derivative), source)
         numerical = self.spread_at(self.around(tau.reshape(-1), derivative))
         return self._total(numerical, tau, tau, (derivative, derivative), source)
 
@@ -90,11 +92,16 @@ class MarkovPosterior(Posterior):
         return self._total(numerical, sigma, tau, derivative, source)
 
     def _total(
-        self, blocks: Array, sigma: Array, tau: Array, derivative: tuple[int, int], source: Source
+        self,
+        blocks: Array | None,
+        sigma: Array,
+        tau: Array,
+        derivative: tuple[int, int],
+        source: Source,
     ) -> Array:
         D = self.values.shape[-1]
         total = jnp.zeros((*tau.shape, D, D))
-        if source != "boundary":
+        if source != "boundary" and blocks is not None:
             full = jnp.einsum("tbc,de->tbdce", blocks, jnp.eye(D // blocks.shape[-1]))
             total = total + full.reshape(*tau.shape, D, D)
         if source != "numerical" and self.moves is not None:

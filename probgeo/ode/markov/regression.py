@@ -19,16 +19,8 @@ class Regression(eqx.Module):
 
     problem: Problem
     chain: Chain
+    line: Float[Array, "n m d"]
     first_order: bool = eqx.field(static=True)
-
-    @property
-    def line(self) -> Float[Array, "n m d"]:
-        return self._along(self.problem.values)
-
-    def _along(self, values: Float[Array, "c ..."]) -> Float[Array, "n m ..."]:
-        orders = range(self.problem.order + 1)
-        basis = [mean_basis(self.problem.conditions, d, self.chain.nodes) for d in orders]
-        return jnp.tensordot(jnp.stack(basis, axis=1), values, 1)
 
     def derivatives(self, x: Float[Array, "n s d"]) -> Float[Array, "n m d"]:
         """The curve and its derivatives from states of the chain."""
@@ -47,10 +39,11 @@ class Regression(eqx.Module):
     def jacobians(self, states: Float[Array, "n m d"]) -> Float[Array, "n d o d"]:
         return jax.vmap(lambda t, y: self.problem.f.jacobian(t, y[:-1]))(self.chain.nodes, states)
 
-    def linearise(self, states: Float[Array, "n m d"], first_order: bool) -> Linearisation:
-        """The ODE for deviations from the line: c^(o) = J c + b."""
-        values, o = self.evaluate(states), self.problem.order
-        line = self.line
+    def linearise(
+        self, states: Float[Array, "n m d"], values: Float[Array, "n d"], first_order: bool
+    ) -> Linearisation:
+        """The ODE for deviations from the line, c^(o) = J c + b, with the values of f there."""
+        o, line = self.problem.order, self.line
         if not first_order:
             N = len(states)
             return Linearisation(jnp.zeros((N, 1, o, 1)), (values - line[:, o])[:, None, :])
@@ -64,26 +57,26 @@ class Regression(eqx.Module):
         size = [jnp.sqrt(jnp.mean(x**2)) for x in (residual, values, self.line[:, 1])]
         return size[0] / jnp.maximum(size[1] + size[2], jnp.finfo(float).tiny)
 
-    def residual(self, x: Float[Array, "n s d"]) -> Array:
-        """Relative residual of the ODE at the nodes."""
-        states = self.derivatives(x)
-        values = self.evaluate(states)
-        return self.relative(states[:, -1] - values, values)
+    def residual(self, x: Float[Array, "n s d"], values: Float[Array, "n d"]) -> Array:
+        """Relative residual of the ODE at the nodes, where f has these values."""
+        return self.relative(self.derivatives(x)[:, -1] - values, values)
 
-    def propose(self, x: Float[Array, "n s d"]) -> Float[Array, "n s d"]:
-        """One Gauss-Newton step."""
-        at = self.coordinates(x)
-        return at.states(back_substitute(self.chain.eliminate(at))).reshape(x.shape)
+    def sweep(self, x: Float[Array, "n s d"]) -> tuple[Array, Float[Array, "n s d"]]:
+        """The residual at x, and where a Gauss-Newton step would go."""
+        values = self.evaluate(self.derivatives(x))
+        at = self.coordinates(x, values)
+        proposal = at.states(back_substitute(self.chain.eliminate(at))).reshape(x.shape)
+        return self.residual(x, values), proposal
 
-    def coordinates(self, x: Float[Array, "n s d"]) -> Coordinates:
+    def coordinates(self, x: Float[Array, "n s d"], values: Float[Array, "n d"]) -> Coordinates:
         """Free coordinates for the ODE linearised about x, counted from there."""
-        ode = self.linearise(self.derivatives(x), self.first_order)
+        ode = self.linearise(self.derivatives(x), values, self.first_order)
         return self.chain.coordinates(ode, x.reshape(*x.shape[:2], *ode.b.shape[1:]))
 
     def moves(self, states: Float[Array, "n m d"]) -> Float[Array, "n s d r"]:
         """How the user's uncertain data move the curve, through the ODE linearised about it."""
         spread = spread_columns(self.problem)
-        line, o = self._along(spread), self.problem.order
+        line, o = _line(self.problem, self.chain.nodes, spread), self.problem.order
         J = self.jacobians(states)
         b = jnp.einsum("namc,nmcr->nar", J, line[:, :o]) - line[:, o]
         x = self.chain.coordinates(Linearisation(J, b))
@@ -101,8 +94,14 @@ def spread_columns(problem: Problem) -> Float[Array, "c d r"]:
 def regression(
     prior: Prior, problem: Problem, nodes: Float[Array, " n"], first_order: bool
 ) -> Regression:
+    line = _line(problem, nodes, problem.values)
+    return Regression(problem, chain_for(prior, problem, nodes), line, first_order)
+
+
+def chain_for(prior: Prior, problem: Problem, nodes: Float[Array, " n"]) -> Chain:
+    """The prior on a mesh; the same for all members of a batch."""
     boundary = problem.conditions == BOUNDARY
-    chain = Chain(
+    return Chain(
         prior=prior,
         nodes=nodes,
         unit=1.0 / jnp.array(nodes.size - 1.0),
@@ -112,4 +111,12 @@ def regression(
         pinned_first=(0,) if boundary else tuple(d for _, d in problem.conditions),
         pinned_last=boundary,
     )
-    return Regression(problem, chain, first_order)
+
+
+def _line(
+    problem: Problem, nodes: Float[Array, " n"], values: Float[Array, "c ..."]
+) -> Float[Array, "n m ..."]:
+    """The straight line through some data at the nodes, and its derivatives."""
+    orders = range(problem.order + 1)
+    basis = [mean_basis(problem.conditions, d, nodes) for d in orders]
+    return jnp.tensordot(jnp.stack(basis, axis=1), values, 1)

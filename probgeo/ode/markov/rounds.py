@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from probgeo._compile import compiled
 from probgeo._rows import replace_rows
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED, TOO_COARSE
 from probgeo.ode.markov.forward import states_of_batch, walking_tolerance
@@ -65,7 +66,7 @@ def map_over_meshes(function: Callable, problem: Problem, nodes: Array, *rows: A
     return problem.map(function, nodes, *rows)
 
 
-@eqx.filter_jit
+@compiled
 def _iterate(
     settings: Settings, problem: Problem, nodes: Array, states: Array, n: Array, W: Array | None
 ) -> tuple[Refined, Array]:
@@ -78,7 +79,7 @@ def _iterate(
     return map_over_meshes(one, problem, nodes, states)
 
 
-@eqx.filter_jit
+@compiled
 def _fixed_points(
     settings: Settings, problem: Problem, nodes: Array, states: Array, W: Array
 ) -> Refined:
@@ -109,28 +110,28 @@ def _integration(settings: Settings, problem: Problem, task: Task) -> Array | No
 _remembered: dict[tuple, Array | None] = {}
 
 
-@eqx.filter_jit
+@compiled
 def _new_integration(settings: Settings, problem: Problem, nodes: Array) -> Array | None:
     return settings.integration(problem, nodes)
 
 
-@eqx.filter_jit
+@compiled
 def _finish(settings: Settings, problem: Problem, nodes: Array, x: Array) -> Solution:
     return map_over_meshes(lambda *member: finish(settings, *member), problem, nodes, x)
 
 
-@eqx.filter_jit
+@compiled
 def straight_lines(settings: Settings, problem: Problem, nodes: Float[Array, " n"]) -> Array:
     """States (batch, n, m, d) along the straight lines through the data."""
     return problem.map(lambda member: settings.model(member, nodes).line)
 
 
-@eqx.filter_jit
+@compiled
 def _densities(nodes: Array, defects: Array, order: int) -> Array:
     return jax.vmap(lambda t, d: density_of_nodes(t, d, order))(nodes, defects)
 
 
-@eqx.filter_jit
+@compiled
 def _remesh(posterior: Any, density: Array, order: int, size: int) -> tuple:
     """Meshes of a given density, and the old solution on them."""
 
@@ -146,7 +147,7 @@ def states_at(posterior: Any, nodes: np.ndarray, order: int) -> np.ndarray:
     return _padded_rows(_means_at, (posterior,), jnp.asarray(nodes), order)
 
 
-@eqx.filter_jit
+@compiled
 def _means_at(posterior: Any, nodes: Array, order: int) -> Array:
     def one(posterior: Any) -> Array:
         return jnp.stack([posterior.mean(nodes, d) for d in range(order + 1)], axis=1)

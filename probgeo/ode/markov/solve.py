@@ -12,7 +12,7 @@ from probgeo.ode.markov.chain import Chain, Triangles, back_substitute, backward
 from probgeo.ode.markov.integral import integration, is_worthwhile, solve_integral_form
 from probgeo.ode.markov.posterior import MarkovPosterior
 from probgeo.ode.markov.prior import Prior
-from probgeo.ode.markov.regression import Regression, regression, spread_columns
+from probgeo.ode.markov.regression import Regression, chain_for, regression, spread_columns
 from probgeo.ode.problem import BOUNDARY, Problem, mean_basis
 from probgeo.ode.sweeps import Refined, damped_sweeps
 
@@ -38,7 +38,7 @@ class Settings(eqx.Module):
         """W of the integral form, if that pays on a mesh that is shared by a batch."""
         if not is_worthwhile(nodes.size, problem.dimension, self.first_order):
             return None
-        return integration(self.model(problem, nodes).chain)
+        return integration(chain_for(self.prior, problem, nodes))
 
 
 class Solution(NamedTuple):
@@ -72,10 +72,8 @@ def iterate(
         start = model.from_derivatives(jnp.where(jnp.isfinite(states), states, 0.0))
         if problem.conditions != BOUNDARY:
             # states of a classical solver obey the ODE, but are not yet one smooth curve
-            start = model.propose(start)
-        found = damped_sweeps(
-            lambda x: (model.residual(x), model.propose(x)), start, sweeps, settings.tolerance
-        )
+            _, start = model.sweep(start)
+        found = damped_sweeps(model.sweep, start, sweeps, settings.tolerance)
     # the last sweep is paid for, and squares the error
     return found._replace(x=jnp.where(found.status == OK, found.proposal, found.x))
 
@@ -90,8 +88,9 @@ def finish(
     """
     model = settings.model(problem, nodes)
     defects = held_out_defects(model, x)
-    model, scale2 = _calibrated(settings, model, x, defects)
-    posterior, triangles = _posterior(model, x)
+    values = model.evaluate(model.derivatives(x))
+    model, scale2 = _calibrated(settings, model, x, values, defects)
+    posterior, triangles = _posterior(model, x, values)
     count = nodes.size * problem.dimension
     if settings.calibration == "evidence":  # the best global factor, in closed form
         scale2 = jnp.sum(triangles.quadratic) / count
@@ -99,8 +98,11 @@ def finish(
     posterior = _scaled(posterior, scale2)
     if settings.local and settings.calibration != "none":
         posterior = eqx.tree_at(lambda p: p.states, posterior, x)
-    residual = model.residual(posterior.states)
-    between = model.relative(defects, model.evaluate(model.derivatives(x)))
+        residual = model.residual(x, values)
+    else:
+        there = model.evaluate(model.derivatives(posterior.states))
+        residual = model.residual(posterior.states, there)
+    between = model.relative(defects, values)
     return Solution(
         posterior=posterior,
         log_evidence=log_evidence,
@@ -119,7 +121,11 @@ def _from_a_walk(settings: Settings, problem: Problem) -> bool:
 
 
 def _calibrated(
-    settings: Settings, model: Regression, x: Array, defects: Float[Array, "n-1 d"]
+    settings: Settings,
+    model: Regression,
+    x: Array,
+    values: Float[Array, "n d"],
+    defects: Float[Array, "n-1 d"],
 ) -> tuple[Regression, Array]:
     """The model with the right course of the noise along the curve, and its level."""
     one, chain = jnp.array(1.0), model.chain
@@ -130,7 +136,7 @@ def _calibrated(
         if not settings.local:
             return model, jnp.mean(squares / chain.scale**2)
     elif settings.local:  # a step at a time: how surprising was each one?
-        _, triangles = _posterior(model, x)
+        _, triangles = _posterior(model, x, values)
         squares = jnp.sum(triangles.steps, axis=-1) / model.problem.dimension * chain.scale**2
     else:
         return model, one
@@ -140,11 +146,13 @@ def _calibrated(
     return eqx.tree_at(lambda m: m.chain.scale, model, course), largest**2
 
 
-def _posterior(model: Regression, x: Array) -> tuple[MarkovPosterior, Triangles]:
+def _posterior(
+    model: Regression, x: Array, values: Float[Array, "n d"]
+) -> tuple[MarkovPosterior, Triangles]:
     """The posterior for the noise that the chain has, linearised about `x`."""
     chain, problem = model.chain, model.problem
     states = model.derivatives(x)
-    at = model.coordinates(x)
+    at = model.coordinates(x, values)
     triangles = chain.eliminate(at)
     posterior = MarkovPosterior(
         prior=chain.prior,

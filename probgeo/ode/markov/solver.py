@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_positive, as_whole_number, is_concrete
+from probgeo._repr import described
 from probgeo.ode.curve import NOT_FINITE, OK, Curve
 from probgeo.ode.guess import Guess, guess_states
 from probgeo.ode.markov.forward import (
@@ -98,6 +99,9 @@ class Markov(eqx.Module):
     sweeps: int = eqx.field(static=True)
     max_points: int = eqx.field(static=True)
     stiff: bool = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def __init__(
         self,
@@ -250,7 +254,7 @@ def _solve_traced(solver: Markov, problem: Problem, guess: Guess | None) -> Curv
         refined = iterate(frozen[0], frozen[1], nodes, frozen[2], sweeps, W)
         x = jax.lax.stop_gradient(refined.x)
         for _ in range(DIFFERENTIABLE_SWEEPS):
-            x = model.propose(x)
+            _, x = model.sweep(x)
         solution = finish(settings, member, nodes, x)
         status = jnp.where(jnp.isfinite(solution.excess), refined.status, NOT_FINITE)
         return solution, refined, status
