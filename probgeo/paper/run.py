@@ -7,7 +7,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -111,10 +111,25 @@ Task = tuple[Path, list[str], Settings, type["Silent"]]
 
 def _in_processes(tasks: list[Task], count: int) -> Iterator[None]:
     """Groups of experiments, each in a process of its own, `count` at a time."""
-    with ProcessPoolExecutor(count, get_context("spawn"), max_tasks_per_child=1) as pool:
-        for future in as_completed([pool.submit(_run_group, task) for task in tasks]):
+    with ThreadPoolExecutor(count) as pool:
+        for future in as_completed([pool.submit(_in_a_process, task) for task in tasks]):
             future.result()
             yield
+
+
+def _in_a_process(task: Task) -> None:
+    """What a process that is killed has left undone is noted; the others do not notice."""
+    folder, names, settings, _ = task
+    process = get_context("spawn").Process(target=_run_group, args=(task,))
+    begun = time.time()
+    process.start()
+    process.join()
+    if process.exitcode == 0:
+        return
+    for name in names:
+        record = _path(folder, name)
+        if not record.exists() or record.stat().st_mtime < begun:
+            _write(folder, name, settings, {"error": f"its process ended with {process.exitcode}"})
 
 
 def _run_group(task: Task) -> None:
@@ -133,7 +148,7 @@ def _run(folder: Path, name: str, settings: Settings, bar: "Silent") -> None:
 
     start = time.perf_counter()
     module = module_of(name)
-    record: dict[str, Any] = _fingerprint(settings) | {"title": title_and_caption(module)[0]}
+    record: dict[str, Any] = {}
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # what is lost is counted and shown
         try:
@@ -146,10 +161,18 @@ def _run(folder: Path, name: str, settings: Settings, bar: "Silent") -> None:
         finally:
             plt.close("all")
     record["seconds"] = round(time.perf_counter() - start, 1)
-    record["machine"] = f"{platform.machine()}, Python {platform.python_version()}"
-    record["versions"] = {"probgeo": probgeo.__version__, "jax": jax.__version__}
-    _path(folder, name).write_text(json.dumps(plain(record), indent=1, allow_nan=False))
+    _write(folder, name, settings, record)
     bar.close(f"{record.get('error', 'done')}, {record['seconds']:.0f} s")
+
+
+def _write(folder: Path, name: str, settings: Settings, record: dict[str, Any]) -> None:
+    about = {
+        "title": title_and_caption(module_of(name))[0],
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        "versions": {"probgeo": probgeo.__version__, "jax": jax.__version__},
+    }
+    whole = _fingerprint(settings) | about | {"seconds": 0.0} | record
+    _path(folder, name).write_text(json.dumps(plain(whole), indent=1, allow_nan=False))
 
 
 def _saved(folder: Path, name: str, outcome: Outcome) -> dict[str, Any]:

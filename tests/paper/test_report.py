@@ -1,6 +1,7 @@
 """The report, the published pages, and that they say what the records say."""
 
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from probgeo.paper import publish as publishing
+from probgeo.paper import run
+from probgeo.paper.experiment import Settings
 from probgeo.paper.publish import paper_page, publish, readme_block, with_block, write_pages
 from probgeo.paper.report import kind_of_run, write_report
 from probgeo.paper.run import EXPERIMENTS
@@ -292,3 +295,23 @@ def test_published_pages_follow_from_their_results():
     assert readme == with_block(readme, readme_block(records)), again
     for file in (file for record in records.values() for file in record["files"]):
         assert (ROOT / publishing.PICTURES / file).exists()
+
+
+class Killed(run.Silent):
+    """Progress that ends its process, as the system does when memory runs out."""
+
+    def __init__(self, name):
+        os._exit(9)
+
+
+def test_a_process_that_is_killed_costs_only_what_it_was_at(tmp_path):
+    settings = Settings(quick=True, seed=0, tiny=True)
+    run._write(tmp_path, "fig1", settings, {"numbers": {}})
+    long_ago = 1e9
+    os.utime(tmp_path / "fig1.json", (long_ago, long_ago))
+    run._in_a_process((tmp_path, ["fig4", "errata"], settings, Killed))
+    records = run.collected(tmp_path)
+    assert "error" not in records["fig1"]
+    for name in ("fig4", "errata"):
+        assert records[name]["error"] == "its process ended with 9"
+        assert records[name]["seed"] == 0
