@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+SITE   := build/docs
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/probgeo reproduce --quick --out figures
@@ -17,14 +18,27 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
-	$(BIN)/python benchmarks/dense.py
+bench: $(VENV)/.ready-bench
+	$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/.ready-docs
+	$(BIN)/python -m sphinx -E -W --keep-going -q docs $(SITE)
+	@echo "The site is in $(SITE)/index.html"
 
 clean:
-	rm -rf $(VENV) .cache figures .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .cache figures build docs/gallery docs/api/generated .pytest_cache .mypy_cache .ruff_cache
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+# whom we compare with; the page says so if one of them cannot be had
+$(VENV)/.ready-bench: $(READY)
+	-$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	touch $@
+
+$(VENV)/.ready-docs: $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	touch $@
