@@ -14,6 +14,7 @@ import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from measures import time_at_error
 from problems import (
     BVP,
     CASH_NUMBERS,
@@ -134,22 +135,6 @@ def scipy_bvp(
         "failures": sum(not result.success for result in results),
         "nodes": float(np.mean([result.x.size for result in results])),
     }
-
-
-def time_at_error(errors, times, target: float) -> float:
-    """The time at which a work-precision curve reaches an error; nan if it never does.
-
-    Only points that no other point beats in both respects count, and they are joined by straight
-    lines in the logarithms. A curve that starts out more accurate than `target` is not extended:
-    its cheapest point is then what the solver needs.
-    """
-    order = np.argsort(errors)
-    errors, times = np.asarray(errors, float)[order], np.asarray(times, float)[order]
-    front = times <= np.minimum.accumulate(times)
-    errors, times = errors[front], times[front]
-    if not errors.size or errors[0] > target:
-        return float("nan")
-    return float(np.exp(np.interp(np.log(target), np.log(errors), np.log(times))))
 
 
 def scipy_work_precision(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from baselines import diffrax_ivp, relative_error, scipy_bvp, time_at_error
+from baselines import diffrax_ivp, relative_error, scipy_bvp
+from measures import time_at_error
 from problems import BVP, IVP
 
 from probgeo import Curve, solve_bvp, solve_ivp, solvers
