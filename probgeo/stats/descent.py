@@ -38,6 +38,7 @@ LEAST_CURVATURE = 1e-6  # of the Hessian, over its largest, that Newton's method
 SLACK = 1e-12  # relative increase that is put down to round-off,
 DEVIATIONS = 3.0  # and standard deviations that are put down to the numerics
 SETTLED = 0.5  # a step is over if it is shorter than this part of the target
+HESSIAN_ERROR = 0.02  # relative; 0.01 was seen
 NEGLIGIBLE = 0.1  # and this part of the numerical standard deviation, if that is as good as it gets
 COINCIDENT = 1e-9  # distance, over the typical one, of a point that the median has arrived at
 
@@ -207,19 +208,20 @@ class Descent:
     def left_over(self, state: State) -> np.ndarray:
         """Covariance of how far mu is from the end of the iteration after the last step.
 
-        Steps of Newton square their length, in units of the distance to the data or as the last two
-        did. Which way the next one would go is not known.
+        The next one would be shorter at least as the last was than the one before: first steps of
+        Newton square their length, later ones shrink by the error of the Hessian, which is taken by
+        differences. Which way it would go is not known.
         """
         last = self.history[-1].step
-        before = self.history[-2].step if len(self.history) > 1 else 0.0
-        shrinking = last / before**2 if before > 0 else 0.0
-        rate = max(1.0 / max(self.spread(state), np.finfo(float).tiny), shrinking)
-        following = last * min(rate * last, 1.0)
+        before = self.history[-2].step if len(self.history) > 1 else last / HESSIAN_ERROR
+        shrinking = max(last / before if before > 0 else 0.0, last / self.spread(state))
+        following = last * min(shrinking, 1.0)
         return following**2 * np.linalg.inv(state.tensor) / len(state.point)
 
     def spread(self, state: State) -> float:
         """Root mean square distance of the data."""
-        return float(np.sqrt(np.sum(self.w * state.logs.length**2) / self.w.sum()))
+        square = np.sum(self.w * state.logs.length**2) / self.w.sum()
+        return float(np.sqrt(max(square, np.finfo(float).tiny)))
 
     def line_search(self, state: State, step: np.ndarray) -> State | None:
         slope = float(state.v @ state.tensor @ step)
