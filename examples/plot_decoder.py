@@ -4,7 +4,7 @@ The latent space of a decoder that knows what it has not seen
 
 A decoder pulls the distances between images back to its latent space. Where there were no data it
 is smooth but wrong, and geodesics of its mean alone take the short cut through nowhere. With the
-standard deviation of the decoder in the metric they stay with the data.
+standard deviation of the decoder in the metric they keep closer to the data.
 """
 
 # %%

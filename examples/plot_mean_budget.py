@@ -47,7 +47,8 @@ for n, *values in zip(sizes, error, numerical, statistical, strict=True):
 # Six nodes are enough here: more of them make the mean more precise, but not more accurate about
 # the population. (The actual errors are a little larger than the numerical standard deviation,
 # which takes those of different geodesics as independent.) Left to itself, ``FrechetMean``
-# refines until the numerical part is below a tenth of the other, its parameter ``fraction``.
+# refines until the numerical part is below a tenth of the other, its parameter ``fraction``. The
+# dashed ellipse is twice the standard error; that of the numerics is too small to be seen.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.2), layout="constrained")
 plot.mean(means[0], left, data=X, label="mean, 6 nodes")
