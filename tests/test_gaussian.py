@@ -73,5 +73,5 @@ def test_bad_input_is_named(mean, cov, message):
 
 
 def test_repr():
-    assert repr(Gaussian([1.0, 2.0])) == "Gaussian(dimension=2)"
+    assert repr(Gaussian([1.0, 2.0])) == "Gaussian([1.0000 2.0000] ± [0 0])"
     assert repr(Gaussian(np.zeros((5, 3)))) == "Gaussian(dimension=3, batch=(5,))"

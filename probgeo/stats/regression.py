@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.gaussian import Gaussian
 from probgeo.geometry import Manifold, Metric, ScalarGaussian
+from probgeo.geometry.rows import filled
 from probgeo.ode.curve import Curve
 from probgeo.stats.estimator import ManifoldEstimator, progress_of
 from probgeo.stats.logs import Logs, logs_at
@@ -230,9 +231,12 @@ def _along(
         if not here.size:
             continue
         order = here[np.argsort(sign * times[here])]
-        x, X = _shoot(
-            metric, jnp.asarray(p), jnp.asarray(sign * v), jnp.asarray(sign * times[order])
+        # a few numbers of times, or every prediction would be compiled anew
+        fill = np.pad(order, (0, len(filled(order)) - len(order)), mode="edge")
+        found = _shoot(
+            metric, jnp.asarray(p), jnp.asarray(sign * v), jnp.asarray(sign * times[fill])
         )
+        x, X = (np.asarray(y)[: len(order)] for y in found)
         points[order] = x
         turns[order] = np.concatenate([X[:, :, : len(p)], sign * X[:, :, len(p) :]], axis=2)
     return points, turns

@@ -151,7 +151,8 @@ def test_perturbation_and_draws_agree():
 
 def test_methods_agree_on_a_manifold():
     rough = Manifold(metrics.HalfPlane(), solvers.Markov(order=3, n_points=12))
-    mean = FrechetMean(fraction=0.5)
+    # near the mean the variance is stationary: linearisation is for means that are nearly there
+    mean = FrechetMean(fraction=0.01)
     linearised, sampled = (
         PrincipalGeodesics(rough, mean=mean, method=method, n_draws=2000).fit(ABOVE)
         for method in ("linearised", "sampled")
