@@ -84,11 +84,7 @@ def text(result: dict[str, Any]) -> str:
         f"![Work against precision on boundary value problems](images/benchmarks/{PICTURE})",
         "Hollow marks: a member failed, or was declared solved with an error above "
         f"{WRONG:g}. CPU milliseconds a problem at a largest error of {TARGET:g}:",
-        sweeps.needed_table(rows, TARGET),
-        f"At a largest error of {TARGET:g}:",
-        sweeps.verdicts(rows, TARGET),
-        "All settings of the sweeps together:",
-        sweeps.bad_table(rows),
+        *sweeps.findings(rows, TARGET),
         broken(rows),
     ] if part)  # fmt: skip
 

@@ -109,11 +109,7 @@ def text(result: dict[str, Any]) -> str:
         "the metric learned from the digits.",
         f"![Work against precision on initial value problems](images/benchmarks/{PICTURE})",
         f"CPU milliseconds a problem at a largest error of {TARGET:g}:",
-        sweeps.needed_table(rows, TARGET),
-        f"At a largest error of {TARGET:g}:",
-        sweeps.verdicts(rows, TARGET),
-        "All settings of the sweeps together:",
-        sweeps.bad_table(rows),
+        *sweeps.findings(rows, TARGET),
         broken(rows),
     ] if part)  # fmt: skip
 

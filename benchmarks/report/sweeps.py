@@ -90,6 +90,17 @@ def needed_table(rows: Sequence[dict], target: float) -> str:
     return table(["problem", *solvers], lines)
 
 
+def findings(rows: Sequence[dict], target: float) -> list[str]:
+    """Paragraphs: times at equal error, what they say, and how often solvers went wrong."""
+    return [
+        needed_table(rows, target),
+        f"At a largest error of {target:g}:",
+        verdicts(rows, target),
+        "All settings of the sweeps together:",
+        bad_table(rows),
+    ]
+
+
 def bad_table(rows: Sequence[dict]) -> str:
     """Failures and false successes of all settings together."""
     rows = measured(rows)

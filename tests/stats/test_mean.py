@@ -1,11 +1,14 @@
 """Means and medians against closed forms, under changes that must not matter, and at the edges."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
 from probgeo import ConvergenceWarning, Manifold, metrics, solvers
 from probgeo.stats import FrechetMean, GeometricMedian
+from probgeo.stats.descent import Descent
 
 HALF, RNG = metrics.HalfPlane(), np.random.default_rng(0)
 X = np.stack([RNG.normal(size=12), np.exp(0.7 * RNG.normal(size=12))], axis=1)
@@ -195,3 +198,19 @@ def test_what_the_iteration_leaves_over_is_in_the_error_bar():
         deviations.append(off @ np.linalg.solve(np.asarray(found.mean_.cov), off))
     # squared, in two directions; without it they are up to 5e4
     assert np.max(deviations) < chi2.ppf(0.9999, 2)
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.01])
+@pytest.mark.parametrize("power", [1, 2])
+def test_what_is_left_over_is_not_understated(rate, power):
+    """Of steps that shrink by a factor, or square their length: the next one is at most that."""
+    steps = [1.0]
+    for _ in range(3):
+        steps.append(rate * steps[-1] ** power)
+    *history, following = steps
+    descent = SimpleNamespace(
+        history=[SimpleNamespace(step=step) for step in history], spread=lambda _: 10.0
+    )
+    state = SimpleNamespace(tensor=np.diag([4.0, 1.0]), point=np.zeros(2))
+    cov = Descent.left_over(descent, state)
+    assert np.sqrt(np.trace(state.tensor @ cov)) >= following * (1 - 1e-12)
