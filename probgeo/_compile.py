@@ -1,10 +1,16 @@
-"""How long programs are compiled, and how long they are kept."""
+"""How long programs are compiled, and how long they are kept.
+
+Most of what users wait for the first time is the compiler, so that it pays to know it. XLA's fusion
+emitters for processors take most of its time without optimisation and a third of it with; the older
+ones, used here, make programs that are as fast. Optimisation takes three times as long as what is
+left, for programs that are twice as fast: that is for large jobs.
+"""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +19,44 @@ import jax
 
 from probgeo._checks import is_concrete
 
-UNOPTIMISED: Any = {"xla_backend_optimization_level": 0}
+THOROUGHLY: Any = {"xla_cpu_use_fusion_emitters": False}
+QUICKLY: Any = {**THOROUGHLY, "xla_backend_optimization_level": 0}
+LITTLE = 2**15  # members of a batch times their dimensions squared that are over quickly
+EFFORTS = ("auto", "quick", "thorough")
 
 _hurried: ContextVar[bool] = ContextVar("hurried", default=False)
 
 
 @contextmanager
 def hurried(wanted: bool = True) -> Iterator[None]:
-    """For small jobs, whose work is over sooner than an optimising compiler would be."""
-    token = _hurried.set(wanted)
+    """For small jobs, whose work is over sooner than an optimising compiler would be.
+
+    The environment variable `PROBGEO_COMPILE` overrides it: "quick" or "thorough" for all jobs.
+    """
+    effort = os.environ.get("PROBGEO_COMPILE", "auto")
+    if effort not in EFFORTS:
+        raise ValueError(f"PROBGEO_COMPILE must be one of {EFFORTS}, got {effort!r}")
+    token = _hurried.set(wanted if effort == "auto" else effort == "quick")
     try:
         yield
     finally:
         _hurried.reset(token)
 
 
-def compiled(function: Callable) -> Callable:
-    """Like `eqx.filter_jit`; where it is `hurried`, without XLA's optimisation.
+def is_little(members: int, dimension: int) -> bool:
+    """Whether so many curves are solved sooner than an optimising compiler would be done."""
+    return members * dimension**2 <= LITTLE
 
-    That takes half the time, and the program is up to three times slower.
-    """
-    optimised, unoptimised = _compilers(function)
+
+def compiled(function: Callable) -> Callable:
+    """Like `eqx.filter_jit`; where it is `hurried`, without XLA's optimisation."""
+    plain, thorough, quick = _compilers(function)
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        # a program within another one may not have options of its own
-        quickly = _hurried.get() and is_concrete(args)
-        return (unoptimised if quickly else optimised)(*args)
+        if not is_concrete(args):
+            return plain(*args)
+        return (quick if _hurried.get() else thorough)(*args)
 
     return call
 
@@ -50,18 +67,41 @@ def compiled_quickly(function: Callable) -> Callable:
     For what users ask of a result: there is a program for every shape they think of, and each is
     over at once.
     """
-    optimised, unoptimised = _compilers(function)
+    plain, _, quick = _compilers(function)
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        return (unoptimised if is_concrete(args) else optimised)(*args)
+        return (quick if is_concrete(args) else plain)(*args)
 
     return call
 
 
-def _compilers(function: Callable) -> tuple[Callable, Callable]:
-    options: Any = {"compiler_options": UNOPTIMISED}
-    return eqx.filter_jit(function), eqx.filter_jit(function, **options)
+def _compilers(function: Callable) -> tuple[Callable, Callable, Callable]:
+    """The function as part of another program, which may have no options, thoroughly, quickly."""
+
+    def compiler(wanted: Any) -> Callable:
+        @cache  # not before it is called: options are looked up by compiling something
+        def made() -> Callable:
+            options: Any = {"compiler_options": _known(wanted)}
+            return eqx.filter_jit(function, **options)
+
+        return lambda *args: made()(*args)
+
+    return eqx.filter_jit(function), compiler(THOROUGHLY), compiler(QUICKLY)
+
+
+def _known(options: dict[str, Any]) -> Any:
+    """Those of some options that this version of XLA has."""
+    return {name: value for name, value in options.items() if _is_known(name, value)}
+
+
+@cache
+def _is_known(name: str, value: Any) -> bool:
+    try:
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
 
 
 def keep_compiled() -> None:
@@ -75,4 +115,4 @@ def keep_compiled() -> None:
     if not folder or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

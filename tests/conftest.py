@@ -6,7 +6,9 @@ from pathlib import Path
 # the workers of pytest-xdist share the cores; more threads in each would only get in the way. Tests
 # compile more than they compute: without optimisation that takes half the time
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
+    "XLA_FLAGS",
+    "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
+    " --xla_cpu_use_fusion_emitters=false",
 )
 
 import jax

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
+from probgeo._compile import compiled_quickly
 from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.inputs import as_points, is_positive_definite
 
@@ -89,7 +89,7 @@ def check_metric(metric: Any, X: Any) -> MetricReport:
     )
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _evaluate(metric: Metric, points: jax.Array) -> jax.Array:
     # in chunks: N times D^2 intermediate numbers of a large metric need not fit in memory
     return jax.lax.map(metric, points, batch_size=POINTS_AT_ONCE)

@@ -36,7 +36,8 @@ from probgeo.ode.problem import Problem
 
 RUNGS = (20, 40, 80, 160, 320, 640)  # numbers of nodes: few, for each is compiled
 AT_ONCE = (64, 16, 4, 4, 4, 4)  # members solved at a time on each: one program a rung,
-FEW = 4  # but for these
+FEW = 4  # but for these,
+FIRST_RUNG_OF_FEW = 1  # which begin on the second
 SWEEPS = 6  # from a good start fewer do, and a bad one is better mended than followed
 PATIENT_SWEEPS = 12
 LARGEST_LOST = 80  # nodes up to which a finer mesh is tried where the solver does not converge
@@ -117,7 +118,10 @@ def climb(
     count = len(problem.values)
     wanted = np.zeros(count) if segments is None else NODES_A_SEGMENT * segments
     # number of the rung on which a member is tried next
-    due = np.minimum(np.searchsorted(rungs, wanted), len(rungs) - 1)
+    due = np.searchsorted(rungs, wanted)
+    if count <= FEW:  # a finer mesh costs less than the compiler, for two
+        due = np.maximum(due, FIRST_RUNG_OF_FEW)
+    due = np.minimum(due, len(rungs) - 1)
     evaluations = np.zeros(count, dtype=int)
     curve: Rows = None
     for k, size in enumerate(rungs):

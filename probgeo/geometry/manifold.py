@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_whole_number
-from probgeo._compile import hurried
+from probgeo._compile import compiled_quickly, hurried, is_little
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.arguments import (
     as_gaussian,
@@ -25,7 +25,7 @@ from probgeo.geometry.equation import Metric, as_metric
 from probgeo.geometry.fields import GeodesicField, TransportField
 from probgeo.geometry.geodesic import NO_METRIC, Geodesic, Method, check_method
 from probgeo.geometry.initial import Start, default_start
-from probgeo.geometry.ladder import FEW, climb, is_adaptive, solve_in_parts
+from probgeo.geometry.ladder import climb, is_adaptive, solve_in_parts
 from probgeo.geometry.length import ScalarGaussian
 from probgeo.geometry.results import as_curve, progress_bar, spread_out
 from probgeo.geometry.rows import chunks, join_curves
@@ -135,8 +135,8 @@ class Manifold(eqx.Module):
         task = Task(self.metric, problem, origin, last[index])
         solver, start = self._solver(shape[-1]), self.start or default_start(self.metric)
         parts = []
-        few = len(index) <= FEW
-        with hurried(few), progress_bar(len(index), progress, "geodesics") as bar:
+        hurry = hurried(is_little(*origin.shape))
+        with hurry, progress_bar(len(index), progress, "geodesics") as bar:
             for k in chunks(len(index), _at_once(shape[-1], chunk)):
                 part = task if len(k) == len(index) else task.members(k)
                 parts.append(
@@ -206,8 +206,8 @@ class Manifold(eqx.Module):
             check=False,
         )
         solver, parts = self._solver(shape[-1]), []
-        few = len(index) <= FEW
-        with hurried(few), progress_bar(len(index), progress, "exponential maps") as bar:
+        hurry = hurried(is_little(len(index), shape[-1]))
+        with hurry, progress_bar(len(index), progress, "exponential maps") as bar:
             for k in chunks(len(index), _at_once(shape[-1], chunk)):
                 part = problem if len(k) == len(index) else problem.members(k)
                 parts.append(_shoot(solver, part))
@@ -243,7 +243,8 @@ class Manifold(eqx.Module):
             args=jax.tree.map(flat, curve.posterior),
             check=False,
         )
-        carried = self._solver(shape[-1]).solve(problem)
+        with hurried(is_little(*mean.shape)):
+            carried = self._solver(shape[-1]).solve(problem)
         warn(carried, "transports")
         at_end = carried.mean(1.0), carried.cov(1.0, 1.0, source=source)
         return Gaussian.unchecked(*(x.reshape((*shape[:-1], *x.shape[1:])) for x in at_end))
@@ -315,7 +316,7 @@ def _at_once(dimension: int, chunk: int | None) -> int:
     return AT_ONCE[0] if dimension < MANY else AT_ONCE[1]
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _inner(metric: Metric, x: Array, u: Array, v: Array) -> Float[Array, "*batch"]:
     one = jnp.vectorize(lambda x, u, v: u @ metric.apply(x, v), signature="(d),(d),(d)->()")
     return one(x, u, v)

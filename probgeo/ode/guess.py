@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_float_array
+from probgeo._compile import compiled_quickly
 from probgeo.ode.curve import Curve
 from probgeo.ode.problem import Problem
 
@@ -53,7 +53,7 @@ def _interpolate(samples: Array, nodes: Array, orders: int) -> list[Array]:
     return _hermite_pieces(samples, nodes, orders)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _hermite_pieces(samples: Array, nodes: Array, orders: int) -> list[Array]:
     steps = samples.shape[-2] - 1
     slopes = jnp.asarray(jnp.gradient(samples, axis=-2))

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo._checks import as_float_array, as_t_span, check_vector_field, is_concrete
+from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian, covariance_factor
 
 # where the data of a problem sit: (time on the unit interval, derivative)
@@ -221,7 +222,7 @@ def _check_start(problem: Problem) -> None:
         raise ValueError(f"f must be finite at the start of the interval, got {start[0]}")
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _at_start(problem: Problem) -> Float[Array, "batch d"]:
     """f at the start of the interval, along the straight line."""
     zero = jnp.array(0.0)

@@ -1,9 +1,11 @@
 """`solve_ivp` and `solve_bvp`: an ODE and its data in, a posterior over curves out."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from probgeo._checks import is_concrete
+from probgeo._compile import hurried, is_little
 from probgeo.ode.curve import Curve, warn
 from probgeo.ode.guess import Guess
 from probgeo.ode.markov import Markov
@@ -103,7 +105,8 @@ def solve_bvp(
 
 
 def _solve(problem: Problem, solver: Solver | None, guess: Guess | None) -> Curve:
-    curve = (Markov() if solver is None else solver).solve(problem, guess)
+    with hurried(is_little(math.prod(problem.batch_shape), problem.dimension)):
+        curve = (Markov() if solver is None else solver).solve(problem, guess)
     if is_concrete(curve.status):
         warn(curve, "solutions", stacklevel=4)
     return curve

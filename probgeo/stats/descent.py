@@ -22,11 +22,11 @@ standard deviation of mu is more than a fraction of its statistical standard err
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from probgeo._compile import compiled_quickly
 from probgeo.geometry import Manifold, Metric
 from probgeo.geometry.metrics.flat import Flat
 from probgeo.stats.logs import Logs, logs_at
@@ -336,11 +336,11 @@ def tensor_at(metric: Metric, point: np.ndarray) -> np.ndarray:
     return np.asarray(_tensor(metric, jnp.asarray(point)))
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _second_order(metric: Metric, x: Float[Array, " d"], v: Float[Array, " d"]) -> Array:
     return x + v + 0.5 * metric.acceleration(x, v)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _tensor(metric: Metric, x: Float[Array, " d"]) -> Float[Array, "d d"]:
     return metric(x)

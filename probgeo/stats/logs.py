@@ -4,12 +4,12 @@ import dataclasses
 import warnings
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from probgeo._compile import compiled, hurried, is_little
 from probgeo.geometry import Geodesic, Manifold, Metric
 from probgeo.geometry.metrics.flat import Flat
 from probgeo.geometry.polyline import straight
@@ -80,9 +80,10 @@ def logs_at(
             geodesic = manifold.geodesic(bases[k], X[k], guess=guess, progress=False)
         # the names of starts are part of what is compiled, and of no interest here
         geodesic = dataclasses.replace(geodesic, starts=())
-        for part in chunks(len(k), LARGEST):
-            found = _summary(geodesic[filled(part)])
-            parts.append(jax.tree.map(lambda x, k=part: np.asarray(x)[: len(k)], found))
+        with hurried(is_little(*X.shape)):
+            for part in chunks(len(k), LARGEST):
+                found = _summary(geodesic[filled(part)])
+                parts.append(jax.tree.map(lambda x, k=part: np.asarray(x)[: len(k)], found))
     return jax.tree.map(lambda *x: np.concatenate(x), *parts)
 
 
@@ -92,7 +93,7 @@ def _finite(paths: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(good[:, None, None], paths, straight(a, b, paths.shape[1] - 1))
 
 
-@eqx.filter_jit
+@compiled
 def _summary(geodesic: Geodesic) -> Any:
     times = jnp.linspace(0.0, 1.0, NODES)
     points, velocities = geodesic.mean(times), geodesic.mean(times, 1)

@@ -2,7 +2,6 @@
 
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +9,7 @@ from jaxtyping import Array, Float
 from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_whole_number
+from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian
 from probgeo.geometry import Metric
 from probgeo.ode.curve import Curve
@@ -177,7 +177,7 @@ class PrincipalGeodesics(AtTheMean):
         return self.n_components_
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _tensor_slopes(metric: Metric, x: Float[Array, " d"]) -> Float[Array, "d d d"]:
     return jax.jacfwd(metric)(x)
 

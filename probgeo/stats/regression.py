@@ -8,7 +8,6 @@ equation linearised along the curve, and what is wanted there are the logarithms
 from typing import Any, NamedTuple
 
 import diffrax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probgeo._checks import as_positive, as_whole_number
+from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian
 from probgeo.geometry import Manifold, Metric, ScalarGaussian
 from probgeo.geometry.rows import filled
@@ -242,7 +242,7 @@ def _along(
     return points, turns
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _shoot(metric: Metric, p: Array, v: Array, times: Float[Array, " t"]) -> tuple[Array, Array]:
     """By a classical solver, with the equation linearised along the curve; times from 0 on."""
     D = p.size
@@ -269,6 +269,6 @@ def _shoot(metric: Metric, p: Array, v: Array, times: Float[Array, " t"]) -> tup
     return found.ys[0], found.ys[2]
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _tensors(metric: Metric, x: Float[Array, "p d"]) -> Float[Array, "p d d"]:
     return jax.vmap(metric)(x)

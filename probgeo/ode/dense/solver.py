@@ -14,6 +14,7 @@ from probgeo._checks import (
     as_whole_number,
     is_concrete,
 )
+from probgeo._compile import compiled
 from probgeo._repr import described
 from probgeo.ode.batch import solve_in_chunks
 from probgeo.ode.curve import Curve
@@ -184,7 +185,7 @@ class Dense(eqx.Module):
         return jnp.clip(nodes, 0.0, 1.0)
 
 
-@eqx.filter_jit
+@compiled
 def _solve_batch(
     settings: Settings, problem: Problem, guess: Array | None, nodes: Array
 ) -> Solution:
