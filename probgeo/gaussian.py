@@ -60,7 +60,7 @@ class Gaussian(eqx.Module):
         if self.mean.ndim == 0:
             raise ValueError("mean must have shape (..., D), got a scalar")
         shape = (*self.mean.shape, self.mean.shape[-1])
-        self.cov = jnp.zeros(shape) if cov is None else as_covariance("cov", cov, shape)
+        self.cov = as_covariance("cov", np.zeros(shape) if cov is None else cov, shape)
 
     @classmethod
     def unchecked(cls, mean: Array, cov: Array) -> "Gaussian":

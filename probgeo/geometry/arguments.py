@@ -31,7 +31,7 @@ def as_gaussian(name: str, value: Any) -> Gaussian:
     if isinstance(value, Gaussian):
         return Gaussian.unchecked(as_vectors(name, value.mean), value.cov)
     mean = as_vectors(name, value)
-    return Gaussian.unchecked(mean, jnp.zeros((*mean.shape, mean.shape[-1])))
+    return Gaussian.unchecked(mean, jnp.asarray(np.zeros((*mean.shape, mean.shape[-1]))))
 
 
 def check_dimensions(metric: Metric, shapes: dict[str, tuple[int, ...]]) -> None:

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from probgeo._checks import as_whole_number, is_concrete
+from probgeo._checks import array_module, as_whole_number, is_concrete
 from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian, with_error
 from probgeo.geometry.equation import Metric
 from probgeo.geometry.length import Measured, ScalarGaussian, direction, draw_measures
-from probgeo.ode.curve import OK, SOURCES, Curve, Posterior, Source
+from probgeo.ode.curve import OK, SOURCES, Curve, Posterior, Source, take_members
 
 Method = Literal["linearised", "sampled"]
 
@@ -80,7 +80,8 @@ class Geodesic(Curve):
 
     @property
     def converged(self) -> Bool[Array, "*batch"]:
-        return (self.status == OK) & (self.flag == FINE)
+        xp = array_module(self.status, self.flag)
+        return super().converged & (xp.asarray(self.flag) == FINE)
 
     @property
     def flagged(self) -> Bool[Array, "*batch"]:
@@ -193,7 +194,7 @@ class Geodesic(Curve):
             return [g.t_span, g.metric]
 
         batched = eqx.tree_at(shared, self, replace=[None, None])
-        members = jax.tree.map(lambda x: x[index], batched)
+        members = take_members(batched, index)
         return eqx.tree_at(shared, members, shared(self), is_leaf=lambda x: x is None)
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ of a few sizes do, for batches of a few sizes, and the first call is over ten ti
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -49,32 +49,11 @@ POINTS = 65  # of a curve that are kept for the next mesh
 Measure = Callable[[Rows, np.ndarray, int], Any]
 
 
-class Reach(NamedTuple):
-    """Of one curve on [0, 1]."""
-
-    error: Float[Array, "..."]  # twice its largest numerical standard deviation
-    extent: Float[Array, "..."]  # how far it gets from its beginning
-    points: Float[Array, "... t d"]  # of its mean, relative to its beginning, at equal steps
-
-
 @compiled
-def reach_batch(_: None, rows: tuple[Posterior, Array]) -> Reach:
-    """How far curves that share their nodes go, and how uncertain they are half-way between."""
-    posterior, nodes = rows
-    breaks = jnp.concatenate([jnp.zeros(1), jnp.clip(nodes[0], 0.0, 1.0), jnp.ones(1)])
-    middle = 0.5 * (breaks[1:] + breaks[:-1])
-
-    def one(posterior: Posterior) -> Reach:
-        points = posterior.mean(jnp.linspace(0.0, 1.0, POINTS), 0)
-        points = points - points[0]
-        spread = posterior.marginal(middle, 0, "numerical")
-        return Reach(
-            2.0 * jnp.sqrt(jnp.max(jnp.trace(spread, axis1=1, axis2=2))),
-            jnp.sqrt(jnp.max(jnp.sum(points**2, axis=-1))),
-            points,
-        )
-
-    return map_on_one_mesh(one, posterior)
+def points_batch(_: None, posterior: Posterior) -> Float[Array, "b t d"]:
+    """The means of curves that share their nodes, at equal steps."""
+    times = jnp.linspace(0.0, 1.0, POINTS)
+    return map_on_one_mesh(lambda p: p.mean(times, 0), posterior)
 
 
 def is_adaptive(solver: Any) -> bool:
@@ -134,20 +113,19 @@ def climb(
         solve = partial(_solve_part, fixed, problem, points, measure, at_once)
         parts = [solve(here[part]) for part in chunks(len(here), at_once)]
         new = join_curves([rows for rows, *_ in parts])
-        reach, found = jax.tree.map(
-            lambda *x: np.concatenate(x), *((reach, found) for _, reach, found in parts)
+        excess, found = jax.tree.map(
+            lambda *x: np.concatenate(x), *((excess, found) for _, excess, found in parts)
         )
         evaluations[here] += new.n_evaluations
-        allowed = float(solver.atol) + float(solver.rtol) * reach.extent
-        excess = reach.error / np.maximum(allowed, 1e-300)
         solved = new.status == OK
         step = _next_rung(rungs, k, solver.prior.q, np.where(solved, excess, np.inf))
         due[here] = np.where(solved | patient | (size < LARGEST_LOST), step, -1)
-        new.status[solved & (excess > 1.0)] = TOO_COARSE
-        if points is not None:
-            usable = solved & np.isfinite(reach.points).all(axis=(1, 2))
+        coarse = solved & (excess > 1.0)
+        new.status[coarse] = TOO_COARSE
+        if points is not None and coarse.any():  # the next mesh begins with this solution
             points = resized(points, POINTS)
-            points[here[usable]] = reach.points[usable]
+            rows = take(new.posterior, np.flatnonzero(coarse))
+            points[here[coarse]] = padded(points_batch, None, rows, least=at_once)
         if curve is None:  # rows of others are filled in later
             rows = np.zeros(count, dtype=int)
             rows[here] = np.arange(len(here))
@@ -175,18 +153,17 @@ def _solve_part(
     measure: Measure | None,
     size: int,
     index: np.ndarray,
-) -> tuple[Rows, Reach, Any]:
+) -> tuple[Rows, np.ndarray, Any]:
     guess = None if points is None else points[index]
-    rows = solve_padded(solver, problem, index, guess, size)
-    reach = padded(reach_batch, None, (rows.posterior, rows.nodes), least=size)
-    return rows, reach, None if measure is None else measure(rows, index, size)
+    rows, excess = solve_padded(solver, problem, index, guess, size)
+    return rows, excess, None if measure is None else measure(rows, index, size)
 
 
 def solve_in_parts(solver: Any, problem: Problem, points: np.ndarray | None = None) -> Rows:
     """All members of a batch, some at a time, by a solver that does not choose its mesh."""
     parts = chunks(len(problem.values), LARGEST)
     return join_curves(
-        [solve_padded(solver, problem, k, None if points is None else points[k]) for k in parts]
+        [solve_padded(solver, problem, k, None if points is None else points[k])[0] for k in parts]
     )
 
 
@@ -196,9 +173,11 @@ def solve_padded(
     index: np.ndarray,
     points: np.ndarray | None = None,
     least: int = 1,
-) -> Rows:
-    """Some members of a batch, filled up to one of a few sizes."""
+) -> tuple[Rows, np.ndarray]:
+    """Some members of a batch, filled up to one of a few sizes, and their errors over tolerance."""
     fill = filled(np.arange(len(index)), least)
     guess = None if points is None else points[fill]
-    curve = solver.solve(problem.members(index[fill]), guess)
-    return take(curve_rows(curve), np.arange(len(index)))
+    part, unknown = problem.members(index[fill]), np.full(len(fill), np.nan)
+    markov = isinstance(solver, Markov)
+    curve, excess = solver.attempt(part, guess) if markov else (solver.solve(part, guess), unknown)
+    return take((curve_rows(curve), excess), np.arange(len(index)))

@@ -131,7 +131,7 @@ class Manifold(eqx.Module):
             with_spread(last[index] - origin, ends["b"], shape, index),
             args=origin,
             check=False,
-        )
+        ).as_arrays(np.asarray)
         task = Task(self.metric, problem, origin, last[index])
         solver, start = self._solver(shape[-1]), self.start or default_start(self.metric)
         parts = []
@@ -204,7 +204,7 @@ class Manifold(eqx.Module):
             with_spread(slope[index], starts["v"], shape, index),
             args=first[index],
             check=False,
-        )
+        ).as_arrays(np.asarray)
         solver, parts = self._solver(shape[-1]), []
         hurry = hurried(is_little(len(index), shape[-1]))
         with hurry, progress_bar(len(index), progress, "exponential maps") as bar:

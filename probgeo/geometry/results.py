@@ -35,13 +35,14 @@ def spread_out(rows: Any, usable: np.ndarray) -> Any:
     return jax.tree.map(one, rows)
 
 
-def as_curve(rows: Any, origin: np.ndarray, usable: np.ndarray, batch: tuple[int, ...]) -> Curve:
+def as_curve(rows: Any, origin: Any, usable: np.ndarray, batch: tuple[int, ...]) -> Curve:
     """Rows that were solved relative to an origin as a curve of the batch shape."""
 
     def shaped(x: np.ndarray) -> Any:
         return jnp.asarray(x.reshape((*batch, *x.shape[1:])))
 
-    posterior = jax.tree.map(shaped, Shifted(rows.posterior, jnp.asarray(origin)))
+    moved: Any = Shifted(rows.posterior, origin)
+    posterior = jax.tree.map(shaped, moved)
     return Curve(
         posterior=posterior,
         t_span=jnp.array([0.0, 1.0]),

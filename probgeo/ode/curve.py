@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from probgeo._checks import as_float_array, is_concrete, page
+from probgeo._checks import array_module, as_float_array, is_concrete, page
 from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian, covariance_factor
 from probgeo.ode.export import as_html, dataset, table
@@ -94,6 +94,12 @@ def map_on_one_mesh(function: Callable, posterior: Any, *rows: Any) -> Any:
     return jax.vmap(function, in_axes=(axes, *(0 for _ in rows)))(one, *rows)
 
 
+def take_members(tree: Any, index: Any) -> Any:
+    """Some members of a batch of anything."""
+    xp = array_module(tree)
+    return jax.tree.map(lambda x: jnp.asarray(xp.asarray(x)[index]), tree)
+
+
 class Curve(eqx.Module):
     """A posterior over curves t -> R^D, or a batch of them.
 
@@ -129,7 +135,7 @@ class Curve(eqx.Module):
 
     @property
     def converged(self) -> Bool[Array, "*batch"]:
-        return self.status == OK
+        return array_module(self.status).asarray(self.status) == OK
 
     @property
     def message(self) -> Any:
@@ -185,7 +191,7 @@ class Curve(eqx.Module):
         if not self.batch_shape:
             raise IndexError("this curve is not a batch")
         shared = eqx.tree_at(lambda curve: curve.t_span, self, replace=None)
-        members = jax.tree.map(lambda x: x[index], shared)
+        members = take_members(shared, index)
         return eqx.tree_at(
             lambda curve: curve.t_span, members, self.t_span, is_leaf=lambda x: x is None
         )

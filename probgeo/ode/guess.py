@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from probgeo._checks import as_float_array
-from probgeo._compile import compiled_quickly
+from probgeo._checks import array_module, as_float_array
 from probgeo.ode.curve import Curve
 from probgeo.ode.problem import Problem
 
@@ -17,23 +16,30 @@ Guess = Curve | Callable[[Array], Array] | Array
 
 
 def guess_states(
-    guess: Any, problem: Problem, nodes: Float[Array, " n"]
+    guess: Any, problem: Problem, nodes: Float[Any, " n"]
 ) -> Float[Array, "*batch n order d"]:
     """The guess and its derivatives (by unit time, below the order of the ODE) at the nodes."""
+    if not (isinstance(guess, Curve) or callable(guess)):
+        states = _interpolate(as_float_array("guess", guess), nodes, problem.order)
+        return _stacked(states, problem, nodes.size)
     t0, t1 = problem.t_span
     times = t0 + nodes * (t1 - t0)
     if isinstance(guess, Curve):
         states = [guess.mean(times, d) * (t1 - t0) ** d for d in range(problem.order)]
-    elif callable(guess):
-        states = [_derivative_of(guess, d, times) * (t1 - t0) ** d for d in range(problem.order)]
     else:
-        states = _interpolate(as_float_array("guess", guess), nodes, problem.order)
-    shape = (*problem.batch_shape, nodes.size, problem.dimension)
+        states = [_derivative_of(guess, d, times) * (t1 - t0) ** d for d in range(problem.order)]
+    return _stacked(states, problem, nodes.size)
+
+
+def _stacked(states: list[Array], problem: Problem, count: int) -> Array:
+    """Derivatives at `count` nodes as one array, in the shape of the batch."""
+    shape = (*problem.batch_shape, count, problem.dimension)
+    xp = array_module(states)
     try:
-        return jnp.stack([jnp.broadcast_to(s, shape) for s in states], axis=-2)
+        return xp.stack([xp.broadcast_to(s, shape) for s in states], axis=-2)
     except ValueError as error:
         raise ValueError(
-            f"guess must give values of shape {shape} at {nodes.size} times, got {states[0].shape}"
+            f"guess must give values of shape {shape} at {count} times, got {states[0].shape}"
         ) from error
 
 
@@ -50,33 +56,13 @@ def _interpolate(samples: Array, nodes: Array, orders: int) -> list[Array]:
         raise ValueError(
             f"guess must hold at least two samples, (..., T, D), got shape {samples.shape}"
         )
-    return _hermite_pieces(samples, nodes, orders)
-
-
-@compiled_quickly
-def _hermite_pieces(samples: Array, nodes: Array, orders: int) -> list[Array]:
-    steps = samples.shape[-2] - 1
-    slopes = jnp.asarray(jnp.gradient(samples, axis=-2))
-    piece = jnp.clip(jnp.floor(nodes * steps).astype(int), 0, steps - 1)
+    xp, steps = array_module(samples, nodes), samples.shape[-2] - 1
+    samples, nodes = xp.asarray(samples), xp.asarray(nodes)
+    slopes = xp.asarray(xp.gradient(samples, axis=-2))
+    piece = xp.clip(xp.floor(nodes * steps).astype(int), 0, steps - 1)
     y0, y1 = samples[..., piece, :], samples[..., piece + 1, :]
     m0, m1 = slopes[..., piece, :], slopes[..., piece + 1, :]
-
-    def hermite(x: Array) -> Array:
-        x = x[:, None]
-        return (
-            (1 + 2 * x) * (1 - x) ** 2 * y0
-            + x * (1 - x) ** 2 * m0
-            + x**2 * (3 - 2 * x) * y1
-            + x**2 * (x - 1) * m1
-        )
-
-    curves: list[Callable[[Array], Array]] = [hermite]
-    x = nodes * steps - piece
-    for _ in range(orders - 1):
-        curves.append(_push(curves[-1]))
-    return [curve(x) * steps**d for d, curve in enumerate(curves)]
-
-
-def _push(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The elementwise derivative of a function of the positions."""
-    return lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
+    s, rise = (nodes * steps - piece)[:, None], y1 - y0
+    value = y0 + s**2 * (3 - 2 * s) * rise + s * (1 - s) ** 2 * m0 + s**2 * (s - 1) * m1
+    slope = 6 * s * (1 - s) * rise + (1 - s) * (1 - 3 * s) * m0 + s * (3 * s - 2) * m1
+    return [value, steps * slope][:orders]

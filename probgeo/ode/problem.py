@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from probgeo._checks import as_float_array, as_t_span, check_vector_field, is_concrete
+from probgeo._checks import (
+    array_module,
+    as_float_array,
+    as_t_span,
+    check_vector_field,
+    is_concrete,
+)
 from probgeo._compile import compiled_quickly
 from probgeo.gaussian import Gaussian, covariance_factor
 
@@ -72,7 +78,9 @@ class Problem(eqx.Module):
 
     @property
     def t_span(self) -> Float[Array, " 2"]:
-        return jnp.stack([self.f.t0, self.f.t0 + self.f.duration])
+        xp = array_module(self.f.t0, self.f.duration)
+        t0, duration = xp.asarray(self.f.t0), xp.asarray(self.f.duration)
+        return jnp.asarray(xp.stack([t0, t0 + duration]))
 
     def flattened(self) -> "Problem":
         """The same problems with one batch axis."""
@@ -148,8 +156,9 @@ def _problem(
 
     # a derivative by tau is the duration times a derivative by t
     units = [(t1 - t0) ** d for _, d in conditions]
-    means = [u * g.mean for u, g in zip(units, gaussians.values(), strict=True)]
-    values = jnp.stack([jnp.broadcast_to(m, shape) for m in means], axis=-2)
+    xp = array_module(t0, t1, [g.mean for g in gaussians.values()])
+    means = [u * xp.asarray(g.mean) for u, g in zip(units, gaussians.values(), strict=True)]
+    values = jnp.asarray(xp.stack([xp.broadcast_to(m, shape) for m in means], axis=-2))
     spread = None
     if any(_is_uncertain(g) for g in gaussians.values()):
         factors = [
@@ -158,7 +167,7 @@ def _problem(
         ]
         spread = jnp.stack(factors, axis=-3)
 
-    field = UnitTime(f, t0, t1 - t0, _as_args(args, shape[:-1]))
+    field = UnitTime(f, jnp.asarray(t0), jnp.asarray(t1 - t0), _as_args(args, shape[:-1]))
     return Problem(field, values, spread, conditions, order)
 
 

@@ -71,9 +71,12 @@ def _inverse(metric: Metric, x: Float[Array, " d"]) -> Float[Array, "d d"]:
     return jax.vmap(lambda e: metric.solve(x, e), out_axes=1)(jnp.eye(x.shape[-1]))
 
 
-def _begin(metric: Metric, x: Array) -> Descent:
-    energy, target, promise = control_step(metric, x)
-    return Descent(x, energy, target, promise, jnp.array(1.0))
+def _begin(x: np.ndarray) -> Descent:
+    """Polygons (B, T + 1, D) of which nothing is known: the first step leads to themselves."""
+    count = len(x)
+    unknown = np.full(count, np.finfo(float).max)  # any energy is less, and worth a step
+    state: Any = (x, unknown, x, unknown, np.ones(count))
+    return Descent(*state)
 
 
 def _advance(metric: Metric, state: Descent) -> Descent:
@@ -87,13 +90,6 @@ def _advance(metric: Metric, state: Descent) -> Descent:
 
 
 @compiled
-def _begin_batch(metric: Metric, points: Float[Array, "b t+1 d"]) -> Descent:
-    # through a loop of one step: batched factorisations side by side may block each other
-    first = jax.lax.map(lambda x: jax.vmap(lambda y: _begin(metric, y))(x), points[None])
-    return jax.tree.map(lambda x: x[0], first)
-
-
-@compiled
 def _advance_batch(metric: Metric, states: Descent, steps: Array) -> Descent:
     return jax.lax.fori_loop(
         0, steps, lambda _, s: jax.vmap(lambda one: _advance(metric, one))(s), states
@@ -102,7 +98,7 @@ def _advance_batch(metric: Metric, states: Descent, steps: Array) -> Descent:
 
 def descend(metric: Metric, points: np.ndarray, steps: int, tolerance: float) -> np.ndarray:
     """Polygons of (nearly) least energy with the same ends, after at most `steps` control steps."""
-    states = padded(_begin_batch, metric, points)
+    states = _begin(points)
     return _in_rounds(_advance_batch, metric, states, steps, STEPS_A_ROUND, tolerance)
 
 
@@ -128,7 +124,7 @@ def _in_rounds(
         if not left.size:
             break
         rows = jax.tree.map(lambda x, k=left: x[k], states)
-        moved = padded(advance, metric, rows, jnp.array(at_once), least=least)
+        moved = padded(advance, metric, rows, jnp.asarray(np.array(at_once)), least=least)
         states = replace_rows(states, left, moved)
     return states.x
 

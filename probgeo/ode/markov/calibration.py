@@ -46,11 +46,10 @@ def expected_squares(chain: Chain) -> Float[Array, " n-1"]:
     """
     N, q, o = chain.nodes.size, chain.prior.q, chain.order
     few = min(N, LARGEST_TABLE)
-    table = jnp.asarray(on_equal_steps(q, o, chain.pinned_first, chain.pinned_last, few))
+    table = on_equal_steps(q, o, chain.pinned_first, chain.pinned_last, few)
     # far from the ends nothing depends on their distance
     half = few // 2
-    middle = jnp.full(N - few, table[half - 1])
-    table = jnp.concatenate([table[:half], middle, table[half:]])
+    table = np.concatenate([table[:half], np.full(N - few, table[half - 1]), table[half:]])
     return chain.prior.intensity * table * jnp.diff(chain.nodes) ** (2 * (q - o) + 1)
 
 
@@ -85,7 +84,8 @@ def on_equal_steps(
 def local_scale(chain: Chain, squares: Float[Array, " n-1"]) -> Float[Array, " n-1"]:
     """Standard deviations of the noise from estimates of its variance, one a step."""
     effect = jnp.diff(chain.nodes) ** (2 * chain.prior.q)
-    steps = jnp.arange(effect.size)
-    window = jnp.maximum(1.0 - jnp.abs(steps[:, None] - steps) / WINDOW, 0.0)
-    smooth = window @ (squares * effect) / jnp.sum(window, axis=1)
+    steps = np.arange(effect.size)
+    window = np.maximum(1.0 - np.abs(steps[:, None] - steps) / WINDOW, 0.0)
+    window /= np.sum(window, axis=1, keepdims=True)
+    smooth = window @ (squares * effect)
     return jnp.sqrt(jnp.maximum(smooth, FLOOR * jnp.max(smooth)) / effect)

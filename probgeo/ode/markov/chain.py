@@ -15,6 +15,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from probgeo.ode.markov.prior import Prior, Step, to_derivatives
@@ -55,6 +56,11 @@ class Triangles(NamedTuple):
         return self.first + jnp.sum(self.steps, axis=0)
 
 
+def _with_entry(states: Float[Array, "n s ..."], i: int, entry: Array) -> Array:
+    """States with another i-th derivative."""
+    return jnp.concatenate([states[:, :i], entry[:, None], states[:, i + 1 :]], axis=1)
+
+
 class Chain(eqx.Module):
     """The prior on a mesh. `scale` (N - 1,) are standard deviations of the noise, step by step."""
 
@@ -88,29 +94,27 @@ class Chain(eqx.Module):
         short steps would cost digits of the higher derivatives, eps |x| / h^i.
         """
         N, B, o, _ = ode.J.shape
-        s, q, f = self.prior.q + 1, self.prior.q, self.factors
-        E = jnp.zeros((N, s, B, q, B))
-        e = jnp.zeros((N, s, *ode.b.shape[1:])) if about is None else about
-        for position, i in enumerate(self.free):
-            E = E.at[:, i, :, position, :].set(jnp.eye(B))
-        for i in self.pinned_first:
-            E, e = E.at[0, i].set(0.0), e.at[0, i].set(0.0)
-        if self.pinned_last:
-            E, e = E.at[-1, 0].set(0.0), e.at[-1, 0].set(0.0)
-        J = ode.J * (f[:o] / f[o])[None, None, :, None]
-        E = E.at[:, o].set(jnp.einsum("nbmc,nmcqd->nbqd", J, E[:, :o]))
-        e = e.at[:, o].set(jnp.einsum("nbmc,nmce->nbe", J, e[:, :o]) + ode.b / f[o])
-        return Coordinates(E, e)
+        f, open_ = self.factors, 1.0 - self._pinned()
+        J = ode.J * (f[:o] / f[o])[:, None]
+        # the entries that are free coordinates themselves, but for that given by the ODE
+        own = open_[:, :, None] * np.eye(self.prior.q + 1)[:, list(self.free)]
+        E = jnp.einsum("nsq,bc->nsbqc", own, jnp.eye(B))
+        E_o = jnp.einsum("nbmc,nmq->nbqc", J, own[:, :o])
+        e = jnp.zeros((N, len(f), *ode.b.shape[1:])) if about is None else about
+        e = jnp.asarray(open_)[:, :, None, None] * e
+        e_o = jnp.einsum("nbmc,nmce->nbe", J, e[:, :o]) + ode.b / f[o]
+        return Coordinates(_with_entry(E, o, E_o), _with_entry(e, o, e_o))
 
     def given(self, blocks: int) -> Float[Array, "n k"]:
         """1 for coordinates that are pinned, 0 for free ones."""
-        mask = jnp.zeros((self.nodes.size, self.prior.q, blocks))
-        for i in self.pinned_first:
-            if i != self.order:
-                mask = mask.at[0, self.free.index(i)].set(1.0)
-        if self.pinned_last:
-            mask = mask.at[-1, 0].set(1.0)
-        return mask.reshape(self.nodes.size, -1)
+        return jnp.asarray(np.repeat(self._pinned()[:, list(self.free)], blocks, axis=1))
+
+    def _pinned(self) -> np.ndarray:
+        """1 for entries (N, s) of states that are given, 0 for others."""
+        mask = np.zeros((self.nodes.size, self.prior.q + 1))
+        mask[0, list(self.pinned_first)] = 1.0
+        mask[-1, 0] = float(self.pinned_last)
+        return mask
 
     def eliminate(self, x: Coordinates) -> Triangles:
         """One orthogonal elimination from the first node to the last."""

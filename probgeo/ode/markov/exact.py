@@ -2,7 +2,8 @@
 
 Its noise over a unit step has, in the coordinates c^(i) / i! and but for 1 / q!^2, the covariance
 Q_ij = C(q,i) C(q,j) / (2q + 1 - i - j): as badly conditioned as Hilbert's matrix. Matrices are
-NumPy arrays of fractions; polynomials in the time theta are lists of matrices, lowest power first.
+NumPy arrays of fractions, or of whole numbers with a common denominator, which are far quicker;
+polynomials in the time theta are lists of matrices, lowest power first.
 """
 
 import functools
@@ -36,8 +37,9 @@ def wiener_bridge(q: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     there on and A in all: x = A1 left + gain (right - A left), gain = Q1 A2' Q^-1.
     """
     s = q + 1
-    Q = _noise(q)
-    pascal = np.array([[Fraction(math.comb(j, i)) for j in range(s)] for i in range(s)])
+    Q, of_Q = _whole(_noise(q))
+    inverse, of_inverse = _whole(_inverse(_noise(q)))
+    pascal = np.array([[math.comb(j, i) for j in range(s)] for i in range(s)], dtype=object)
     orders = np.arange(s)
     rise = orders[None, :] - orders[:, None]
     A1 = [pascal * (rise == p) for p in range(s)]
@@ -51,10 +53,17 @@ def wiener_bridge(q: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ]  # fmt: skip
     total = 2 * q + 1 - orders[None, :] - orders[:, None]
     Q1 = [Q * (total == p) for p in range(2 * q + 2)]
-    gain = _product(_product(Q1, [a.T for a in A2]), [_inverse(Q)])
-    left = _difference(A1, _product(gain, [pascal]))
-    cov = _difference(Q1, _product(gain, _product(A2, Q1)))
-    return _floats(left), _floats(gain), _floats(cov)
+    common = of_Q * of_inverse
+    gain = _product(_product(Q1, [a.T for a in A2]), [inverse])
+    left = _difference([common * a for a in A1], _product(gain, [pascal]))
+    cov = _difference([common * a for a in Q1], _product(gain, _product(A2, Q1)))
+    return _floats(left, common), _floats(gain, common), _floats(cov, common * of_Q)
+
+
+def _whole(matrix: np.ndarray) -> tuple[np.ndarray, int]:
+    """Whole numbers, and what they are to be divided by."""
+    common = math.lcm(*(x.denominator for x in matrix.flat))
+    return np.vectorize(lambda x: int(x * common), otypes=[object])(matrix), common
 
 
 def _noise(q: int) -> np.ndarray:
@@ -98,7 +107,7 @@ def _difference(a: Polynomial, b: Polynomial) -> Polynomial:
     return [x - y for x, y in zip(a, b, strict=True)]
 
 
-def _floats(polynomial: Polynomial) -> np.ndarray:
-    array = np.array([p.astype(float) for p in polynomial])
+def _floats(polynomial: Polynomial, common: int) -> np.ndarray:
+    array = (np.array(polynomial) / common).astype(float)
     degree = np.flatnonzero(np.abs(array).sum(axis=(1, 2)))[-1]
     return array[: degree + 1]

@@ -13,6 +13,7 @@ from probgeo.ode.markov.chain import Conditionals
 from probgeo.ode.markov.prior import Bridge, Prior, Rows, to_derivatives
 from probgeo.ode.problem import Conditions, mean_basis
 
+FEW_NODES = 320  # among which a time is found by looking at all of them: little to compile
 NEAREST = 1e-8  # closest to a node, as a fraction of a step, that the bridge is evaluated at
 
 
@@ -119,7 +120,9 @@ class MarkovPosterior(Posterior):
     def _locate(self, t: Array) -> tuple[Array, Array, Array]:
         """The interval of a time, and how far it is from its ends (never quite zero)."""
         # from the left, so that nodes beyond the end, which pad a batch, are never met
-        n = jnp.clip(jnp.searchsorted(self.nodes, t) - 1, 0, self.nodes.size - 2)
+        method = "compare_all" if self.nodes.size <= FEW_NODES else "scan"
+        n = jnp.searchsorted(self.nodes, t, method=method) - 1
+        n = jnp.clip(n, 0, self.nodes.size - 2)
         step = self.nodes[n + 1] - self.nodes[n]
         before = jnp.clip(t - self.nodes[n], NEAREST * step, (1 - NEAREST) * step)
         return n, before, step - before

@@ -57,6 +57,7 @@ class Finished(NamedTuple):
     residual: np.ndarray
     scale: np.ndarray
     n_evaluations: np.ndarray
+    excess: np.ndarray
 
 
 def map_over_meshes(function: Callable, problem: Problem, nodes: Array, *rows: Array) -> Any:
@@ -199,6 +200,7 @@ def solve_in_rounds(
             solution.residual,
             solution.scale,
             evaluations[task.members],
+            solution.excess,
         )
         finished.append(result if not again.any() else _rows(result, ~again))
         queue += _refined_tasks(settings, part, task, solution, again, coarse, most_points)

@@ -140,10 +140,14 @@ class Markov(eqx.Module):
 
     def solve(self, problem: Problem, guess: Guess | None = None) -> Curve:
         """Posterior curves for a batch of problems; `solve_ivp` and `solve_bvp` call this."""
+        return self.attempt(problem, guess)[0]
+
+    def attempt(self, problem: Problem, guess: Guess | None = None) -> tuple[Curve, np.ndarray]:
+        """The same, and error estimates (*batch,) over the tolerance, also on a given mesh."""
         if self.prior.q < problem.order:
             raise ValueError(f"order must not be below that of the ODE, {problem.order}")
         if not is_concrete(problem, self.rtol) or problem.values.size == 0:
-            return _solve_traced(self, problem, guess)
+            return _solve_traced(self, problem, guess), np.full(problem.batch_shape, np.nan)
         flat = problem.flattened()
         found = solve_in_rounds(
             self._settings(),
@@ -154,11 +158,15 @@ class Markov(eqx.Module):
             adaptive=self.n_points is None,
         )
         shape = problem.batch_shape
-        found = jax.tree.map(lambda x: jnp.asarray(x.reshape((*shape, *x.shape[1:]))), found)
-        return Curve(
+        t0, duration = np.asarray(problem.f.t0), np.asarray(problem.f.duration)
+        nodes = t0 + duration * np.minimum(found.posterior.nodes, 1.0)
+        found, nodes = jax.tree.map(
+            lambda x: jnp.asarray(x.reshape((*shape, *x.shape[1:]))), (found, nodes)
+        )
+        curve = Curve(
             posterior=found.posterior,
             t_span=problem.t_span,
-            nodes=problem.f.t0 + problem.f.duration * jnp.minimum(found.posterior.nodes, 1.0),
+            nodes=nodes,
             status=found.status,
             log_evidence=found.log_evidence,
             n_evaluations=found.n_evaluations,
@@ -166,6 +174,7 @@ class Markov(eqx.Module):
             scale=found.scale,
             dimension=problem.dimension,
         )
+        return curve, np.asarray(found.excess)
 
     def _settings(self) -> Settings:
         return Settings(
@@ -186,7 +195,7 @@ class Markov(eqx.Module):
         size = self.n_points or at_least(max(FIRST_SIZE, self.prior.q + 2))
         nodes = np.linspace(0.0, 1.0, size)
         if guess is not None:
-            lower = np.asarray(guess_states(guess, problem, jnp.asarray(nodes)))
+            lower = np.asarray(guess_states(guess, problem, nodes))
             lower = lower.reshape(count, size, problem.order, problem.dimension)
             highest = np.full_like(lower[:, :, :1], np.nan)  # a guess does not know it
             return [Task(members, nodes, np.concatenate([lower, highest], axis=2))]
