@@ -21,9 +21,9 @@ from probgeo.ode.markov.regression import Regression
 from probgeo.ode.sweeps import Refined, damped_sweeps
 
 LARGEST_DENSE = 160  # unknowns up to which elimination is cheaper than smoothing,
-LARGEST_ELIMINATION = 200  # and than Krylov's iteration
+LARGEST_ELIMINATION = 80  # and than iterations that need no Jacobian, or Krylov's
 LARGEST_MESH = 320  # nodes up to which W, which has their square of entries, is worth having
-KRYLOV = 12  # most iterations for a step of Newton's method, with a good preconditioner
+KRYLOV = 6  # iterations for a step of Newton's method, with a good preconditioner
 PICARD = 20  # most fixed-point iterations before Newton's method,
 REMEMBERED = 4  # and how many of them Anderson's acceleration looks at
 FORCING = 1e-2  # relative accuracy of a Newton step that is found by iteration
