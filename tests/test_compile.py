@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probgeo._compile import compiled, compiled_quickly, hurried, keep_compiled
+from probgeo._compile import (
+    QUICKLY,
+    THOROUGHLY,
+    _known,
+    compiled,
+    compiled_quickly,
+    hurried,
+    is_little,
+    keep_compiled,
+)
 
 
 @compiled_quickly
@@ -37,6 +46,45 @@ def test_programs_are_compiled_twice_only_if_hurried():
             np.testing.assert_array_equal(jax.vmap(triple)(x), 3.0 * x)
     # optimised and not, and once for members of a batch, where there is no choice
     assert len(traced) == 3
+
+
+@pytest.mark.parametrize(("effort", "programs"), [("auto", 2), ("quick", 1), ("thorough", 1)])
+def test_users_may_decide_how_thoroughly(monkeypatch, effort, programs):
+    monkeypatch.setenv("PROBGEO_COMPILE", effort)
+    traced = []
+
+    @compiled
+    def quadruple(x):
+        traced.append(x)
+        return 4.0 * x
+
+    for wanted in (False, True):
+        with hurried(wanted):
+            assert quadruple(jnp.array(1.0)) == 4.0
+    assert len(traced) == programs
+
+
+def test_a_word_that_is_none(monkeypatch):
+    monkeypatch.setenv("PROBGEO_COMPILE", "sloppy")
+    with (
+        pytest.raises(ValueError, match=r"PROBGEO_COMPILE must be one of .*, got 'sloppy'"),
+        hurried(),
+    ):
+        pass
+
+
+def test_options_that_this_compiler_does_not_have_are_left_out():
+    assert _known({**QUICKLY, "xla_no_such_option": 1}) == _known(QUICKLY)
+    # these two are what makes first use quick: worth knowing if a new version drops them
+    assert _known(QUICKLY) == QUICKLY
+    assert _known(THOROUGHLY) == THOROUGHLY
+
+
+def test_large_jobs_are_not_little():
+    assert is_little(1000, 2)
+    assert is_little(1, 50)
+    assert not is_little(1000, 50)
+    assert not is_little(100_000, 2)
 
 
 @pytest.mark.parametrize(

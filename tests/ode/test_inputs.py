@@ -31,6 +31,8 @@ SPAN = (0.0, 1.0)
     [
         (lambda: solve_bvp(branching, SPAN, [0.0], [1.0]), "f must be traceable by JAX"),
         (lambda: solve_bvp(numpy_only, SPAN, [0.0], [1.0]), "f must be traceable by JAX"),
+        (lambda: solve_bvp(spring, SPAN, ["0"], ["1"]), "ya must be an array of numbers"),
+        (lambda: solve_bvp(spring, SPAN, [1j], [0.0]), "ya must be an array of numbers"),
         (lambda: solve_bvp(3, SPAN, [0.0], [1.0]), "f must be a function"),
         (lambda: solve_bvp(decay, SPAN, [0.0], [1.0]), r"f\(t, y, dy\) could not be called"),
         (lambda: solve_ivp(spring, SPAN, [0.0]), r"f\(t, y\) could not be called"),

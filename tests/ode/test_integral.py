@@ -88,3 +88,22 @@ def test_fixed_points_that_diverge_are_not_taken_for_a_solution():
     W = integration(model.chain)
     found = eqx.filter_jit(solve_by_fixed_points)(model, W, model.line, jnp.array(1e-8))
     assert found.status != OK
+
+
+def test_a_last_step_that_leads_away_is_not_taken():
+    """So loose a tolerance that the start is good enough, where Newton's method is not yet."""
+
+    def wild(t, y, dy):
+        return 40.0 * jnp.sin(9.0 * y)
+
+    for end in (0.3, 0.5, 0.7):
+        problem = boundary_value_problem(wild, (0.0, 1.0), [0.0], [end])
+        model = regression(WienerPrior(5), problem, NODES, True)
+        W = integration(model.chain)
+        found = solve_integral_form(model, W, model.line, jnp.array(3), jnp.array(1e3))
+        first, last = (
+            model.residual(x, model.evaluate(model.derivatives(x)))
+            for x in (found.x, found.proposal)
+        )
+        np.testing.assert_allclose(first, found.residual, rtol=1e-6)
+        assert last <= first

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from probgeo import solve_bvp, solve_ivp, solvers
+from probgeo.ode.problem import boundary_value_problem
 
 A0 = np.array([[-2.0, 0.5], [0.3, -1.0]])
 A1 = np.array([[0.1, -0.4], [0.2, 0.3]])
@@ -131,3 +132,15 @@ def test_a_solve_inside_jit_and_vmap():
 def test_bad_input_is_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_an_attempt_says_how_far_it_is_from_the_tolerance():
+    """Also on a mesh that is given: twice the largest numerical deviation between the nodes."""
+    solver = solvers.Markov(n_points=12, rtol=1e-6)
+    problem = boundary_value_problem(three_springs, (0.0, 1.0), np.zeros((2, 3)), np.ones((2, 3)))
+    curve, excess = solver.attempt(problem)
+    nodes = np.asarray(curve.nodes)[0]
+    std = np.asarray(curve.std(0.5 * (nodes[1:] + nodes[:-1]), source="numerical"))
+    size = np.linalg.norm(np.asarray(curve.mean(nodes)), axis=-1).max(axis=1)
+    error = 2.0 * np.sqrt(np.sum(std**2, axis=-1)).max(axis=1)
+    np.testing.assert_allclose(excess, error / (1e-6 * size), rtol=1e-6)
