@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 
+os.environ.setdefault("PROBGEO_COMPILE", "thorough")  # compilation is apart
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")

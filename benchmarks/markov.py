@@ -20,6 +20,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+os.environ.setdefault("PROBGEO_COMPILE", "thorough")  # compilation is apart
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"

@@ -24,6 +24,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--only", default="mean,sloppy,bodies")
 parser.add_argument("--dimensions", default="2,5,10,30,50")
 options = parser.parse_args()
+os.environ.setdefault("PROBGEO_COMPILE", "thorough")  # compilation is apart
 if "bodies" not in options.only:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -27,6 +27,7 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    "PROBGEO_COMPILE": "thorough",  # compilation is apart
 }
 CACHE = {
     "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "bench"),
