@@ -34,15 +34,20 @@ def page(name: str) -> str:
 
 def as_float_array(name: str, value: Any) -> Array:
     """`value` as a float64 array without NaN or infinity."""
+    return jnp.asarray(as_numbers(name, value))
+
+
+def as_numbers(name: str, value: Any) -> Any:
+    """The same as an array of NumPy, if the numbers are there."""
     try:
         numbers = np.asarray(value) if is_concrete(value) else jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be an array of numbers, got {value!r}") from error
     if numbers.dtype.kind not in "biuf":
         raise TypeError(f"{name} must be an array of numbers, got {value!r}")
-    array = jnp.asarray(numbers.astype(np.float64))
+    array = numbers.astype(np.float64)
     if is_concrete(array) and not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} must be finite, got {np.asarray(array)}")
+        raise ValueError(f"{name} must be finite, got {array}")
     return array
 
 
@@ -87,7 +92,7 @@ def as_whole_number(name: str, value: Any, least: int) -> int:
 
 def as_positive(name: str, value: Any, or_zero: bool = False) -> Array:
     """`value` as a positive number (or zero, where that makes sense)."""
-    number = as_float_array(name, value)
+    number = as_numbers(name, value)
     if is_concrete(number) and (number < 0 or (number == 0 and not or_zero)):
         raise ValueError(f"{name} must be positive, got {value}")
     return number

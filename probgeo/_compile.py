@@ -25,6 +25,7 @@ LITTLE = 2**15  # members of a batch times their dimensions squared that are ove
 EFFORTS = ("auto", "quick", "thorough")
 
 _hurried: ContextVar[bool] = ContextVar("hurried", default=False)
+_effort: ContextVar[str | None] = ContextVar("effort", default=None)
 
 
 @contextmanager
@@ -33,14 +34,30 @@ def hurried(wanted: bool = True) -> Iterator[None]:
 
     The environment variable `PROBGEO_COMPILE` overrides it: "quick" or "thorough" for all jobs.
     """
-    effort = os.environ.get("PROBGEO_COMPILE", "auto")
+    effort = _effort.get() or os.environ.get("PROBGEO_COMPILE", "auto")
     if effort not in EFFORTS:
         raise ValueError(f"PROBGEO_COMPILE must be one of {EFFORTS}, got {effort!r}")
-    token = _hurried.set(wanted if effort == "auto" else effort == "quick")
+    with _set(_hurried, wanted if effort == "auto" else effort == "quick"):
+        yield
+
+
+@contextmanager
+def thoroughly(wanted: bool = True) -> Iterator[None]:
+    """For jobs whose run time is measured without compilation: all is optimised, if it is `wanted`.
+
+    Whatever `PROBGEO_COMPILE` says.
+    """
+    with _set(_effort, "thorough" if wanted else _effort.get()), hurried(_hurried.get()):
+        yield
+
+
+@contextmanager
+def _set(variable: ContextVar, value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _hurried.reset(token)
+        variable.reset(token)
 
 
 def is_little(members: int, dimension: int) -> bool:

@@ -60,7 +60,8 @@ class Gaussian(eqx.Module):
         if self.mean.ndim == 0:
             raise ValueError("mean must have shape (..., D), got a scalar")
         shape = (*self.mean.shape, self.mean.shape[-1])
-        self.cov = as_covariance("cov", np.zeros(shape) if cov is None else cov, shape)
+        certain = cov is None
+        self.cov = jnp.asarray(np.zeros(shape)) if certain else as_covariance("cov", cov, shape)
 
     @classmethod
     def unchecked(cls, mean: Array, cov: Array) -> "Gaussian":

@@ -29,8 +29,23 @@ settings.register_profile(
 )
 settings.load_profile("probgeo")
 
+# workers take whole files: were the longest the last, one would wait for the other
+LONGEST = (
+    "test_examples",
+    "test_mean",
+    "test_cli",
+    "test_blocks",
+    "test_closed_forms",
+    "test_robustness",
+    "test_curves",
+)
 BETWEEN_CLEARINGS = 40
 finished = 0
+
+
+def pytest_collection_modifyitems(items):
+    order = {name: k for k, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
 def pytest_runtest_teardown(item, nextitem):

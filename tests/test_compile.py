@@ -16,6 +16,7 @@ from probgeo._compile import (
     hurried,
     is_little,
     keep_compiled,
+    thoroughly,
 )
 
 
@@ -62,6 +63,28 @@ def test_users_may_decide_how_thoroughly(monkeypatch, effort, programs):
         with hurried(wanted):
             assert quadruple(jnp.array(1.0)) == 4.0
     assert len(traced) == programs
+
+
+def test_what_is_measured_is_compiled_thoroughly(monkeypatch):
+    monkeypatch.setenv("PROBGEO_COMPILE", "quick")
+    traced = []
+
+    @compiled
+    def quintuple(x):
+        traced.append(x)
+        return 5.0 * x
+
+    x = jnp.array(1.0)
+    with thoroughly(), hurried():
+        quintuple(x)
+    with thoroughly():
+        quintuple(x)
+    assert len(traced) == 1
+    with thoroughly(False), hurried(False):
+        quintuple(x)
+    with hurried():
+        quintuple(x)
+    assert len(traced) == 2
 
 
 def test_a_word_that_is_none(monkeypatch):

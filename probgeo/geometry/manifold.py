@@ -290,7 +290,7 @@ class Manifold(eqx.Module):
         measured, flag, won = spread_out((measured, flag, np.concatenate(won)), usable)
         flag = np.where(usable, flag, NO_METRIC)
         curve = as_curve(rows, origin, usable, batch)
-        extra = jax.tree.map(lambda x: jnp.asarray(x.reshape(batch)), (measured, flag, won))
+        extra = jax.device_put(jax.tree.map(lambda x: x.reshape(batch), (measured, flag, won)))
         fields = {name: getattr(curve, name) for name in curve.__dataclass_fields__}
         return Geodesic(
             **fields,

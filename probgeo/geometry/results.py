@@ -39,13 +39,13 @@ def as_curve(rows: Any, origin: Any, usable: np.ndarray, batch: tuple[int, ...])
     """Rows that were solved relative to an origin as a curve of the batch shape."""
 
     def shaped(x: np.ndarray) -> Any:
-        return jnp.asarray(x.reshape((*batch, *x.shape[1:])))
+        return x.reshape((*batch, *x.shape[1:]))
 
     moved: Any = Shifted(rows.posterior, origin)
     posterior = jax.tree.map(shaped, moved)
-    return Curve(
+    curve = Curve(
         posterior=posterior,
-        t_span=jnp.array([0.0, 1.0]),
+        t_span=jnp.asarray(np.array([0.0, 1.0])),
         nodes=shaped(rows.nodes),
         status=shaped(np.where(usable, rows.status, NOT_FINITE)),
         log_evidence=shaped(rows.log_evidence),
@@ -54,3 +54,4 @@ def as_curve(rows: Any, origin: Any, usable: np.ndarray, batch: tuple[int, ...])
         scale=shaped(rows.scale),
         dimension=rows.dimension,
     )
+    return jax.device_put(curve)

@@ -9,7 +9,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from probgeo._rows import replace_rows
@@ -43,7 +42,7 @@ def padded(
     fill = filled(np.arange(count), least)
     if len(fill) > count:
         rows = jax.tree.map(lambda x: x[fill], rows)
-    out = function(shared, jax.tree.map(jnp.asarray, rows), *extra)
+    out = function(shared, rows, *extra)
     return jax.tree.map(lambda x: np.asarray(x)[:count], out)
 
 

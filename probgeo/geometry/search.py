@@ -17,7 +17,6 @@ from probgeo.geometry.geodesic import (
 )
 from probgeo.geometry.initial import (
     Continuation,
-    DataGraph,
     EnergyDescent,
     Start,
     Starts,
@@ -25,7 +24,7 @@ from probgeo.geometry.initial import (
 )
 from probgeo.geometry.initial.base import measured as measured_starts
 from probgeo.geometry.initial.descent import descend_quadratically, resolve
-from probgeo.geometry.initial.multistart import vertices_of
+from probgeo.geometry.initial.multistart import MetricGraph
 from probgeo.geometry.ladder import climb, is_adaptive, solve_in_parts
 from probgeo.geometry.length import Measured, measure_batch
 from probgeo.geometry.polyline import refined, straight
@@ -110,7 +109,7 @@ def _candidates(metric: Metric, start: Start, guess: np.ndarray | None) -> Itera
     yield _polished
     yield _from(descent)
     if hasattr(metric, "with_rho"):
-        yield _from(DataGraph(vertices_of(metric)[0], descent=descent))
+        yield _from(MetricGraph(descent=descent))
 
 
 def _from(start: Start) -> Candidate:

@@ -96,8 +96,9 @@ def map_on_one_mesh(function: Callable, posterior: Any, *rows: Any) -> Any:
 
 def take_members(tree: Any, index: Any) -> Any:
     """Some members of a batch of anything."""
-    xp = array_module(tree)
-    return jax.tree.map(lambda x: jnp.asarray(xp.asarray(x)[index]), tree)
+    if not is_concrete(tree):
+        return jax.tree.map(lambda x: x[index], tree)
+    return jax.device_put(jax.tree.map(lambda x: np.asarray(x)[index], tree))
 
 
 class Curve(eqx.Module):

@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from probgeo import FrechetMean, Manifold, data, metrics, plot
+from probgeo._compile import thoroughly
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp
 from probgeo.paper.experiment import SCIPY, Claim, Outcome, Progress, Settings, Verdict
 from probgeo.paper.ones import (
@@ -42,7 +43,8 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         everything = principal_components(vectors, D)
         metric = metrics.from_mixture(everything, COMPONENTS, **SMOOTH, seed=settings.seed)
         X = everything[settings.rng.choice(len(everything), count, replace=False)]
-        rows.append(_one_dimension(metric, X))
+        with thoroughly(settings.is_full):
+            rows.append(_one_dimension(metric, X))
 
     figure, ax = plt.subplots(figsize=(3.4, 2.8))
     series = (

@@ -15,9 +15,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from probgeo import Manifold
+from probgeo._compile import thoroughly
 from probgeo.paper.classical import by_solve_bvp
 from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
-from probgeo.paper.ones import SETTINGS, geodesics_from_mean, ones
+from probgeo.paper.ones import SETTINGS, Ones, geodesics_from_mean, ones
 
 TOLERANCE = 1e-3
 
@@ -27,18 +28,8 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     found = ones(settings)
     count = min(settings.choose(300, 30, 3), len(found.X))
     ends, plain = found.X[:count], found.plain
-    batched, alone = {}, {}
-    for name, manifold in found.manifolds.items():
-        _solved(manifold, found.mean, found.X)  # compiles
-        batched[name] = _seconds(_solved, manifold, found.mean, found.X) / len(found.X)
-        for end in progress.over(ends, f"{name} solver, compiling"):
-            _solved(manifold, found.mean, end)
-        alone[name] = np.array(
-            [
-                _seconds(_solved, manifold, found.mean, end)
-                for end in progress.over(ends, f"{name} solver")
-            ]
-        )
+    with thoroughly(settings.is_full):
+        batched, alone = _our_seconds(found, ends, progress)
     theirs = np.array(
         [
             _seconds(by_solve_bvp, plain, found.mean, end, TOLERANCE)
@@ -88,6 +79,23 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         settings=SETTINGS | {"SciPy": f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised"},
         claims=_claims(numbers, float(theirs.max() / np.median(theirs))),
     )
+
+
+def _our_seconds(found: Ones, ends: np.ndarray, progress: Progress) -> tuple[dict, dict]:
+    """For one geodesic of a batch, and for those to the ends, each alone; by the solver."""
+    batched, alone = {}, {}
+    for name, manifold in found.manifolds.items():
+        _solved(manifold, found.mean, found.X)  # compiles
+        batched[name] = _seconds(_solved, manifold, found.mean, found.X) / len(found.X)
+        for end in progress.over(ends, f"{name} solver, compiling"):
+            _solved(manifold, found.mean, end)
+        alone[name] = np.array(
+            [
+                _seconds(_solved, manifold, found.mean, end)
+                for end in progress.over(ends, f"{name} solver")
+            ]
+        )
+    return batched, alone
 
 
 def _solved(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> None:

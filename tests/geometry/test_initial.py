@@ -171,6 +171,22 @@ class TestStarts:
         with pytest.raises(ValueError, match="factors must be numbers in"):
             initial.Continuation(factors=(0.5, 2.0))
 
+    @pytest.mark.parametrize("many", [False, True])
+    def test_graphs_about_the_centres(self, many):
+        """Never longer than the line, from which energy descent could start as well."""
+        metric = learned()
+        rng = np.random.default_rng(3)
+        a, b = np.asarray(metric.centers)[rng.integers(len(metric.centers), size=(2, 6))]
+        found = initial.MetricGraph(many=many).start(metric, a, b)
+        line = initial.StraightLine(64).start(metric, a, b)
+        assert np.all(found.length <= line.length * (1 + 1e-6))
+        np.testing.assert_allclose(found.points[:, 0], a, atol=1e-12)
+        np.testing.assert_allclose(found.points[:, -1], b, atol=1e-12)
+
+    def test_graphs_need_centres(self):
+        with pytest.raises(ValueError, match="MetricGraph needs a metric with centres"):
+            initial.MetricGraph().start(HALF, A, B)
+
     def test_defaults(self):
         assert isinstance(initial.default_start(HALF), initial.EnergyDescent)
         assert isinstance(initial.default_start(learned()), initial.MultiStart)

@@ -8,12 +8,13 @@ from probgeo.geometry.initial.base import Start, Starts, StraightLine
 from probgeo.geometry.initial.continuation import Continuation
 from probgeo.geometry.initial.descent import EnergyDescent
 from probgeo.geometry.initial.graph import DataGraph
-from probgeo.geometry.initial.multistart import MultiStart, default_start
+from probgeo.geometry.initial.multistart import MetricGraph, MultiStart, default_start
 
 __all__ = [
     "Continuation",
     "DataGraph",
     "EnergyDescent",
+    "MetricGraph",
     "MultiStart",
     "Start",
     "Starts",

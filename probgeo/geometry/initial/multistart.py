@@ -65,33 +65,75 @@ def default_start(metric: Any) -> Start:
     """
     if not (hasattr(metric, "with_rho") and hasattr(metric, "centers")):
         return EnergyDescent()
-    few, many = (DataGraph(points, NEIGHBOURS) for points in vertices_of(metric))
-    return MultiStart([EnergyDescent(), few, Continuation(), many])
+    return MultiStart([EnergyDescent(), MetricGraph(), Continuation(), MetricGraph(many=True)])
 
 
-def vertices_of(metric: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Points (N, D) for graphs: few along the axes of the tensors, and many.
+class MetricGraph(Start):
+    """`DataGraph` over points about the centres of a local metric.
 
-    Many are draws from the Gaussians that the tensors are inverse covariances of, which look like
-    the data, and if D is small as many all over the place.
+    Parameters
+    ----------
+    many : bool
+        Whether these are draws from the Gaussians that the tensors are inverse covariances of,
+        which look like the data, and not only a few points along the axes of the tensors.
+    descent : EnergyDescent
+        What is done to the path.
+
+    Examples
+    --------
+    >>> from probgeo import metrics
+    >>> metric = metrics.LocalMetrics([[0.0, 0.0], [4.0, 0.0]], [[1.0, 9.0], [9.0, 1.0]])
+    >>> found = MetricGraph().start(metric, np.array([[-1.0, 0.0]]), np.array([[4.0, 2.0]]))
+    >>> found.points[0, -1].tolist(), found.names
+    ([4.0, 2.0], ('graph',))
     """
-    centers, tensors = np.asarray(metric.centers), np.asarray(metric.tensors)
-    dimension = centers.shape[1]
-    if tensors.ndim == 2:
-        tensors = np.eye(dimension) * tensors[:, :, None]
-    eigenvalues, axes = np.linalg.eigh(tensors)
-    steps = (axes / np.sqrt(eigenvalues)[:, None, :]).swapaxes(1, 2)
-    about = [centers[:, None] + r * steps[:, :MOST_AXES] for r in (-2.0, -1.0, 1.0, 2.0)]
-    few = np.concatenate([centers, *(x.reshape(-1, dimension) for x in about)])
 
+    many: bool = eqx.field(static=True)
+    descent: EnergyDescent
+
+    def __init__(self, many: bool = False, descent: EnergyDescent | None = None) -> None:
+        self.many = bool(many)
+        self.descent = EnergyDescent() if descent is None else descent
+
+    def start(self, metric: Any, a: np.ndarray, b: np.ndarray) -> Starts:
+        if not (hasattr(metric, "centers") and hasattr(metric, "tensors")):
+            raise ValueError(
+                f"MetricGraph needs a metric with centres, such as LocalMetrics, got "
+                f"{type(metric).__name__}; DataGraph takes points of your own"
+            )
+        points = many_vertices(metric) if self.many else few_vertices(metric)
+        return DataGraph(points, NEIGHBOURS, self.descent).start(metric, a, b)
+
+
+def _axes(metric: Any) -> np.ndarray:
+    """Half axes (K, D, D) of the ellipsoids that the tensors are, one a row, long ones first."""
+    tensors = np.asarray(metric.tensors)
+    if tensors.ndim == 2:
+        tensors = np.eye(tensors.shape[1]) * tensors[:, :, None]
+    eigenvalues, axes = np.linalg.eigh(tensors)
+    return (axes / np.sqrt(eigenvalues)[:, None, :]).swapaxes(1, 2)
+
+
+def few_vertices(metric: Any) -> np.ndarray:
+    """Points (N, D) along the axes of the tensors."""
+    centers, steps = np.asarray(metric.centers), _axes(metric)
+    about = [centers[:, None] + r * steps[:, :MOST_AXES] for r in (-2.0, -1.0, 1.0, 2.0)]
+    return np.concatenate([centers, *(x.reshape(-1, centers.shape[1]) for x in about)])
+
+
+def many_vertices(metric: Any) -> np.ndarray:
+    """Draws (N, D) from the Gaussians, and if D is small as many all over the place."""
+    centers, steps = np.asarray(metric.centers), _axes(metric)
+    dimension = centers.shape[1]
     rng = np.random.default_rng(0)
     k = rng.integers(len(centers), size=DRAWS)
     everywhere = dimension <= LARGEST_BOX
     noise = (WIDER if everywhere else 1.0) * rng.normal(size=(DRAWS, dimension))
     many = [centers, centers[k] + np.einsum("nji,nj->ni", steps[k], noise)]
     if everywhere:
+        few = few_vertices(metric)
         low, high = few.min(axis=0), few.max(axis=0)
         from scipy.stats import qmc  # slow to import
 
         many.append(low + (high - low) * qmc.Halton(dimension, scramble=False).random(DRAWS))
-    return few, np.concatenate(many)
+    return np.concatenate(many)

@@ -335,14 +335,14 @@ def _padded(
     if fill.size > count:
         part = part.members(fill)
         rows = tuple(r[fill] if np.ndim(r) > 1 else r for r in rows)
-    out = function(settings, part.as_arrays(jnp.asarray), *map(jnp.asarray, rows), *shared)
+    out = function(settings, part, *rows, *shared)
     return jax.tree.map(lambda x: np.asarray(x)[:count], out)
 
 
 def _padded_rows(function: Callable, rows: Any, *extra: Any) -> Any:
     count = len(jax.tree.leaves(rows)[0])
     fill = _filling(count)
-    out = function(*jax.tree.map(lambda x: jnp.asarray(x[fill]), rows), *extra)
+    out = function(*jax.tree.map(lambda x: x[fill], rows), *extra)
     return jax.tree.map(lambda x: np.asarray(x)[:count], out)
 
 

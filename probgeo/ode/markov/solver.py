@@ -160,8 +160,8 @@ class Markov(eqx.Module):
         shape = problem.batch_shape
         t0, duration = np.asarray(problem.f.t0), np.asarray(problem.f.duration)
         nodes = t0 + duration * np.minimum(found.posterior.nodes, 1.0)
-        found, nodes = jax.tree.map(
-            lambda x: jnp.asarray(x.reshape((*shape, *x.shape[1:]))), (found, nodes)
+        found, nodes = jax.device_put(
+            jax.tree.map(lambda x: x.reshape((*shape, *x.shape[1:])), (found, nodes))
         )
         curve = Curve(
             posterior=found.posterior,
