@@ -26,7 +26,7 @@ from probgeo.paper.ones import (
     principal_components,
 )
 
-POINTS = {2: 100, 5: 100, 10: 100, 20: 32, 50: 8}  # images, by the number of dimensions
+POINTS = {2: 100, 5: 100, 10: 100, 20: 32, 50: 2}  # images, by the number of dimensions
 QUICK_POINTS = {2: 30, 5: 30}
 TOLERANCE = 1e-3
 IMAGES = 100
