@@ -98,7 +98,7 @@ def climb(
     wanted = np.zeros(count) if segments is None else NODES_A_SEGMENT * segments
     # number of the rung on which a member is tried next
     due = np.searchsorted(rungs, wanted)
-    if count <= FEW:  # a finer mesh costs less than the compiler, for two
+    if count <= FEW:  # one finer mesh costs less than to compile for two
         due = np.maximum(due, FIRST_RUNG_OF_FEW)
     due = np.minimum(due, len(rungs) - 1)
     evaluations = np.zeros(count, dtype=int)
