@@ -12,6 +12,7 @@ from report.writing import milliseconds, number, table
 TITLE = "Scaling"
 PICTURE = "scaling.png"
 MEMBERS = 20
+APART = 1.6  # ratio of sizes whose labels do not touch
 NODES = 32  # where dimensions grow
 AXES = {"N": "nodes N", "D": "dimensions D", "P": "batch size P"}
 
@@ -127,6 +128,15 @@ def headlines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def legible(sizes: list[int]) -> list[int]:
+    """Those sizes, from the largest down, whose labels do not touch on a logarithmic axis."""
+    kept = sizes[-1:]
+    for size in sizes[-2::-1]:
+        if kept[0] / size >= APART:
+            kept.insert(0, size)
+    return kept
+
+
 def draw(result: dict[str, Any], folder: Path) -> None:
     rows = result["rows"]
     figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.4), sharey=True, layout="constrained")
@@ -138,7 +148,7 @@ def draw(result: dict[str, Any], folder: Path) -> None:
             x, y = [r["size"] for r in known], [1e3 * r["time"] for r in known]
             axis.plot(x, y, **style, label=solver)
         axis.set(xscale="log", yscale="log", xlabel=words)
-        sizes = sorted({r["size"] for r in own})
+        sizes = legible(sorted({r["size"] for r in own}))
         axis.set_xticks(sizes, map(str, sizes))
         axis.minorticks_off()
         axis.legend(fontsize=8.5)
