@@ -1,9 +1,10 @@
 """Fig. 3, right: run time of a mean, by the number of dimensions.
 
 Mean of 100 images of the digit 1 in their first D principal components, five iterations of Eq. 5.
-CPU seconds, compilation apart. Open symbols are extrapolated: in many dimensions from fewer images,
-for SciPy also from fewer of its geodesics, where all would take too long. Numbers beside the
-symbols are per cent of geodesics that failed, or that our solver flagged.
+CPU seconds; compilation is apart, and in a full run it is thorough. Open symbols are extrapolated:
+in many dimensions from fewer images, for SciPy also from fewer of its geodesics, where all would
+take too long. Numbers beside the symbols are per cent of geodesics that failed, or that our solver
+flagged.
 """
 
 import time
@@ -151,11 +152,14 @@ def _cpu(function: Any) -> float:
 def _claim(ratios: dict[int, float]) -> Claim:
     listed = ", ".join(f"{ratio:.1f} (D = {D})" for D, ratio in ratios.items())
     values = list(ratios.values())
-    verdict: Verdict = "agrees" if min(values) > 2 else "partly" if max(values) > 1 else "disagrees"
+    faster, more_so = min(values) > 2, values[-1] == max(values)
+    verdict: Verdict = (
+        "agrees" if faster and more_so else "partly" if max(values) > 1 else "disagrees"
+    )
     return Claim(
         "A mean is substantially faster to compute, the more so the more dimensions there are.",
         f"SciPy / default solver: {listed}",
         verdict,
-        "SciPy's solver is not the Matlab code of the paper; where few points are solved its time "
-        "is extrapolated.",
+        "SciPy's solver is not the Matlab code of the paper. In fifty dimensions both times are "
+        "extrapolated from two images, and ours lives on large batches.",
     )

@@ -2,8 +2,9 @@
 
 CPU milliseconds of geodesics of Fig. 3, solved one at a time. Above: our solver against SciPy's
 solve_bvp; the colour is the length of the curve. Below: how many times faster we are, by length.
-The dashed line is what one geodesic takes us if all are solved in one batch. Compilation is apart;
-our times include the posterior over curve and length.
+The dashed line is what one geodesic takes us if all are solved in one batch. Compilation is apart,
+and in a full run it is thorough, which is not the default for so few; our times include the
+posterior over curve and length.
 """
 
 import time

@@ -71,3 +71,17 @@ def test_what_takes_too_long_is_extrapolated(monkeypatch):
 def test_settings_have_three_sizes():
     assert [Settings(*s).choose(3, 2, 1) for s in ((), (True,), (False, 0, True))] == [3, 2, 1]
     assert list(Progress().over([1, 2], "steps")) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ({2: 3.0, 10: 9.0}, "agrees"),
+        ({2: 3.0, 10: 9.0, 50: 4.0}, "partly"),
+        ({2: 1.5, 10: 9.0}, "partly"),
+        ({2: 0.5, 10: 0.9}, "disagrees"),
+    ],
+)
+def test_the_verdict_on_run_times_of_means(ratios, verdict):
+    """Faster everywhere, and the more so the more dimensions."""
+    assert figure3_right._claim(ratios).verdict == verdict
