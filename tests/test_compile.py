@@ -32,7 +32,8 @@ def test_it_works_by_itself_and_inside_of_other_programs():
     assert jax.grad(lambda x: double(x))(1.0) == 2.0
 
 
-def test_programs_are_compiled_twice_only_if_hurried():
+def counted():
+    """A compiled function, and the list of what it was traced with: one entry a program."""
     traced = []
 
     @compiled
@@ -40,6 +41,11 @@ def test_programs_are_compiled_twice_only_if_hurried():
         traced.append(x)
         return 3.0 * x
 
+    return triple, traced
+
+
+def test_programs_are_compiled_twice_only_if_hurried():
+    triple, traced = counted()
     x = jnp.arange(3.0)
     for wanted in (False, True, False):
         with hurried(wanted):
@@ -52,38 +58,26 @@ def test_programs_are_compiled_twice_only_if_hurried():
 @pytest.mark.parametrize(("effort", "programs"), [("auto", 2), ("quick", 1), ("thorough", 1)])
 def test_users_may_decide_how_thoroughly(monkeypatch, effort, programs):
     monkeypatch.setenv("PROBGEO_COMPILE", effort)
-    traced = []
-
-    @compiled
-    def quadruple(x):
-        traced.append(x)
-        return 4.0 * x
-
+    triple, traced = counted()
     for wanted in (False, True):
         with hurried(wanted):
-            assert quadruple(jnp.array(1.0)) == 4.0
+            assert triple(jnp.array(1.0)) == 3.0
     assert len(traced) == programs
 
 
 def test_what_is_measured_is_compiled_thoroughly(monkeypatch):
     monkeypatch.setenv("PROBGEO_COMPILE", "quick")
-    traced = []
-
-    @compiled
-    def quintuple(x):
-        traced.append(x)
-        return 5.0 * x
-
+    triple, traced = counted()
     x = jnp.array(1.0)
     with thoroughly(), hurried():
-        quintuple(x)
+        triple(x)
     with thoroughly():
-        quintuple(x)
+        triple(x)
     assert len(traced) == 1
     with thoroughly(False), hurried(False):
-        quintuple(x)
+        triple(x)
     with hurried():
-        quintuple(x)
+        triple(x)
     assert len(traced) == 2
 
 
