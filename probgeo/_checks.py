@@ -1,85 +1,76 @@
 """Checks on what users pass in. Each error names the argument, what was given and what is right.
 
-Values inside a JAX transformation are not known yet; there only shapes are checked.
+Numbers inside a JAX transformation are not known yet: such values are passed on as they are, with
+only their shapes looked at.
 """
 
-from collections.abc import Callable
+import sys
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+
+SITE = "https://probgeo.readthedocs.io/en/latest"
 
 
-def is_concrete(*values: Any) -> bool:
-    """Whether the numbers are there to look at (not so under `jit`, `vmap` or `grad`)."""
-    leaves = jax.tree.leaves(values)
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-
-
-def array_module(*values: Any) -> Any:
-    """NumPy if the numbers are there, else jax.numpy.
-
-    Outside of compiled programs every operation of JAX is a program of its own, compiled for every
-    shape: for a few sums NumPy is a thousand times quicker the first time, and ten times later.
-    """
-    return np if is_concrete(*values) else jnp
+def is_traced(*values: Any) -> bool:
+    """Whether any of some arrays is a stand-in of JAX (under `jit`, `vmap` or `grad`)."""
+    jax = sys.modules.get("jax")
+    return jax is not None and any(isinstance(value, jax.core.Tracer) for value in values)
 
 
 def page(name: str) -> str:
     """Where the documentation says more."""
-    return f"docs/{name}.md"
+    return f"{SITE}/{name}.html"
 
 
-def as_float_array(name: str, value: Any) -> Array:
-    """`value` as a float64 array without NaN or infinity."""
-    return jnp.asarray(as_numbers(name, value))
-
-
-def as_numbers(name: str, value: Any) -> Any:
-    """The same as an array of NumPy, if the numbers are there."""
-    try:
-        numbers = np.asarray(value) if is_concrete(value) else jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be an array of numbers, got {value!r}") from error
-    if numbers.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must be an array of numbers, got {value!r}")
-    array = numbers.astype(np.float64)
-    if is_concrete(array) and not np.all(np.isfinite(array)):
+def as_float_array(name: str, value: Any) -> Any:
+    """`value` as a float64 array of its own without NaN or infinity."""
+    if is_traced(value):
+        return value
+    array = as_numbers(name, value)
+    if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got {array}")
     return array
 
 
-def as_covariance(name: str, value: Any, shape: tuple[int, ...]) -> Array:
-    """`value` as an array of symmetric positive semi-definite matrices, broadcast to `shape`."""
-    cov = as_float_array(name, value)
+def as_numbers(name: str, value: Any) -> np.ndarray:
+    """`value` as a float64 array of its own, NaN and infinity included."""
     try:
-        cov = jnp.broadcast_to(cov, shape)
+        numbers = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be an array of numbers, got {value!r}") from error
+    if numbers.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be an array of numbers, got {value!r}")
+    return np.array(numbers, dtype=np.float64, order="C")
+
+
+def as_covariance(name: str, value: Any, shape: tuple[int, ...]) -> Any:
+    """`value` as an array of symmetric positive semi-definite matrices, broadcast to `shape`."""
+    if is_traced(value):
+        return value
+    given = as_float_array(name, value)
+    try:
+        cov = np.array(np.broadcast_to(given, shape))
     except ValueError as error:
-        raise ValueError(f"{name} must have shape {shape}, got {cov.shape}") from error
-    if not is_concrete(cov):
-        return cov
-    matrices = np.asarray(cov)
-    size = np.abs(matrices).max(initial=0.0)
-    if not np.allclose(matrices, matrices.swapaxes(-1, -2), rtol=1e-9, atol=1e-12 * size):
+        raise ValueError(f"{name} must have shape {shape}, got {given.shape}") from error
+    size = np.abs(cov).max(initial=0.0)
+    if not np.allclose(cov, cov.swapaxes(-1, -2), rtol=1e-9, atol=1e-12 * size):
         raise ValueError(f"{name} must be symmetric")
-    smallest = np.linalg.eigvalsh(matrices).min(initial=0.0)
+    smallest = np.linalg.eigvalsh(cov).min(initial=0.0)
     if smallest < -1e-9 * size:
         raise ValueError(f"{name} must be positive semi-definite, got an eigenvalue {smallest:.3g}")
     return cov
 
 
-def as_positive_definite(name: str, value: Any, dimension: int) -> Array:
+def as_positive_definite(name: str, value: Any, dimension: int) -> np.ndarray:
     """`value` as one symmetric positive definite (D, D) matrix."""
     matrix = as_covariance(name, value, (dimension, dimension))
-    if is_concrete(matrix):
-        eigenvalues = np.linalg.eigvalsh(np.asarray(matrix))
-        if eigenvalues[0] <= 1e-14 * eigenvalues[-1]:
-            raise ValueError(
-                f"{name} must be positive definite, got eigenvalues from "
-                f"{eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
-            )
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    if eigenvalues[0] <= 1e-14 * eigenvalues[-1]:
+        raise ValueError(
+            f"{name} must be positive definite, got eigenvalues from "
+            f"{eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
+        )
     return matrix
 
 
@@ -90,48 +81,29 @@ def as_whole_number(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def as_positive(name: str, value: Any, or_zero: bool = False) -> Array:
+def as_positive(name: str, value: Any, or_zero: bool = False) -> float:
     """`value` as a positive number (or zero, where that makes sense)."""
-    number = as_numbers(name, value)
-    if is_concrete(number) and (number < 0 or (number == 0 and not or_zero)):
+    number = as_float_array(name, value)
+    if number.ndim:
+        raise ValueError(f"{name} must be one number, got shape {number.shape}")
+    if number < 0 or (number == 0 and not or_zero):
         raise ValueError(f"{name} must be positive, got {value}")
-    return number
+    return float(number)
 
 
-def as_t_span(value: Any) -> tuple[Array, Array]:
+def as_t_span(value: Any) -> tuple[float, float]:
     """The two ends of an interval, in increasing order."""
     span = as_float_array("t_span", value)
     if span.shape != (2,):
         raise ValueError(f"t_span must be two numbers (t0, t1), got shape {span.shape}")
-    t0, t1 = array_module(span).asarray(span)
-    if is_concrete(span) and not t0 < t1:
-        raise ValueError(f"t_span must be increasing, got ({float(t0)}, {float(t1)})")
+    t0, t1 = float(span[0]), float(span[1])
+    if not t0 < t1:
+        raise ValueError(f"t_span must be increasing, got ({t0}, {t1})")
     return t0, t1
 
 
-def check_vector_field(f: Callable, *arguments: Array, args: Any = None) -> None:
-    """That JAX can trace `f` at one point and gets back an array like the state."""
-    if not callable(f):
-        raise TypeError(f"f must be a function, got {type(f).__name__}")
-    expected = arguments[-1].shape
-    names = ["t", "y", "dy"][: len(arguments)] + ([] if args is None else ["args"])
-    signature = f"f({', '.join(names)})"
-    try:
-        out = jax.eval_shape(f, *arguments, *(() if args is None else (args,)))
-    except (
-        jax.errors.ConcretizationTypeError,
-        jax.errors.TracerArrayConversionError,
-        jax.errors.TracerIntegerConversionError,
-        jax.errors.NonConcreteBooleanIndexError,
-    ) as error:
-        raise TypeError(
-            f"f must be traceable by JAX: write {signature} with jax.numpy, and jnp.where instead "
-            f"of `if` on values. JAX says: {str(error).splitlines()[0]}"
-        ) from error
-    except TypeError as error:
-        raise TypeError(
-            f"{signature} could not be called for one point of shape {expected}: {error}"
-        ) from error
-    if getattr(out, "shape", None) != expected:
-        got = getattr(out, "shape", type(out).__name__)
-        raise ValueError(f"{signature} must return shape {expected} for one point, got {got}")
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """`value`, if it is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+    return value

@@ -1,23 +1,23 @@
 """The value every layer passes on: a Gaussian distribution."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from probgeo._checks import as_covariance, as_float_array, is_concrete
+from probgeo._checks import as_covariance, as_float_array, is_traced
+
+if TYPE_CHECKING:
+    import pandas
 
 SHOWN = 4  # numbers that `repr` spells out
-MOST_PLACES = 12
+MOST_PLACES = 12  # digits after the point; a double has about 15 in all
 
 
-def covariance_factor(cov: Float[Array, "*batch d d"]) -> Float[Array, "*batch d d"]:
-    """A with A A' = cov. Works for singular covariances, where Cholesky does not."""
-    eigenvalues, vectors = jnp.linalg.eigh(cov)
-    return vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0.0))[..., None, :]
+def covariance_factor(cov: np.ndarray) -> np.ndarray:
+    """A (..., D, D) with A A' = cov. Works for singular covariances, where Cholesky does not."""
+    eigenvalues, vectors = np.linalg.eigh(cov)
+    return vectors * np.sqrt(np.maximum(eigenvalues, 0.0))[..., None, :]
 
 
 def with_error(mean: Any, std: Any) -> str:
@@ -33,7 +33,8 @@ def with_error(mean: Any, std: Any) -> str:
     return f"{show(mean, f'.{places}f')} ± {show(error, '.2g')}"
 
 
-class Gaussian(eqx.Module):
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Gaussian:
     """N(mean, cov) over vectors; leading axes are a batch.
 
     Parameters
@@ -46,25 +47,26 @@ class Gaussian(eqx.Module):
     --------
     >>> import numpy as np
     >>> x = Gaussian([1.0, 2.0], np.diag([0.04, 0.0]))
-    >>> np.asarray(x.std)
+    >>> x.std
     array([0.2, 0. ])
     >>> x.sample(seed=0, n=3).shape
     (3, 2)
     """
 
-    mean: Float[Array, "*batch d"]
-    cov: Float[Array, "*batch d d"]
+    mean: np.ndarray
+    cov: np.ndarray
 
     def __init__(self, mean: Any, cov: Any = None) -> None:
-        self.mean = as_float_array("mean", mean)
-        if self.mean.ndim == 0:
+        mean = as_float_array("mean", mean)
+        if mean.ndim == 0:
             raise ValueError("mean must have shape (..., D), got a scalar")
-        shape = (*self.mean.shape, self.mean.shape[-1])
-        certain = cov is None
-        self.cov = jnp.asarray(np.zeros(shape)) if certain else as_covariance("cov", cov, shape)
+        shape = (*mean.shape, mean.shape[-1])
+        cov = np.zeros(shape) if cov is None else as_covariance("cov", cov, shape)
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "cov", cov)
 
     @classmethod
-    def unchecked(cls, mean: Array, cov: Array) -> "Gaussian":
+    def unchecked(cls, mean: Any, cov: Any) -> Self:
         """A Gaussian from a computation, whose round-off no check should trip over."""
         gaussian = object.__new__(cls)
         object.__setattr__(gaussian, "mean", mean)
@@ -72,17 +74,57 @@ class Gaussian(eqx.Module):
         return gaussian
 
     @property
-    def std(self) -> Float[Array, "*batch d"]:
-        """Marginal standard deviations."""
-        return jnp.sqrt(jnp.maximum(jnp.diagonal(self.cov, axis1=-2, axis2=-1), 0.0))
+    def std(self) -> np.ndarray:
+        """Marginal standard deviations (..., D)."""
+        return np.sqrt(np.maximum(np.diagonal(self.cov, axis1=-2, axis2=-1), 0.0))
 
-    def sample(self, seed: int, n: int) -> Float[Array, "n *batch d"]:
-        """`n` independent draws, the same for the same seed."""
-        noise = jax.random.normal(jax.random.key(seed), (n, *self.mean.shape))
-        return self.mean + jnp.einsum("...ij,n...j->n...i", covariance_factor(self.cov), noise)
+    def sample(self, seed: int, n: int) -> np.ndarray:
+        """`n` independent draws (n, ..., D), the same for the same seed."""
+        noise = np.random.default_rng(seed).standard_normal((n, *self.mean.shape))
+        return self.mean + np.einsum("...ij,n...j->n...i", covariance_factor(self.cov), noise)
 
     def __repr__(self) -> str:
         *batch, dimension = self.mean.shape
-        if not batch and dimension <= SHOWN and is_concrete(self):
+        if not batch and dimension <= SHOWN and not is_traced(self.mean, self.cov):
             return f"Gaussian({with_error(self.mean, self.std)})"
         return f"Gaussian(dimension={dimension}" + (f", batch={tuple(batch)})" if batch else ")")
+
+
+class ScalarGaussian(Gaussian):
+    """N(mean, variance) over numbers, mean and variance (...): no axis of dimensions.
+
+    Examples
+    --------
+    >>> length = ScalarGaussian(2.0, 0.04)
+    >>> float(length.mean), float(length.std)
+    (2.0, 0.2)
+    """
+
+    def __init__(self, mean: Any, cov: Any = 0.0) -> None:
+        mean = as_float_array("mean", mean)
+        variance = np.broadcast_to(as_float_array("cov", cov), mean.shape)
+        if np.any(variance < 0):
+            raise ValueError(f"cov must not be negative, got {variance}")
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "cov", np.array(variance))
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation (...)."""
+        return np.sqrt(np.maximum(self.cov, 0.0))
+
+    def sample(self, seed: int, n: int) -> np.ndarray:
+        """`n` independent draws (n, ...), the same for the same seed."""
+        shape = (n, *np.shape(self.mean))
+        return self.mean + self.std * np.random.default_rng(seed).standard_normal(shape)
+
+    def __repr__(self) -> str:
+        if is_traced(self.mean) or np.size(self.mean) > SHOWN:
+            return f"ScalarGaussian(batch={np.shape(self.mean)})"
+        return f"ScalarGaussian({with_error(self.mean, self.std)})"
+
+    def summary(self) -> "pandas.DataFrame":
+        """A table of pandas: mean and standard deviation of every member of the batch."""
+        from probgeo.export import table
+
+        return table({"mean": self.mean, "std": self.std}, np.shape(self.mean))

@@ -1,0 +1,37 @@
+"""How the computing half of the library is compiled: small loops, once, kept in Numba's cache.
+
+A loop is a leaf: flat float64 arrays in, arrays out, no options beyond numbers. Numba keeps what it
+compiles beside the source, or in the user's cache folder where that cannot be written.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from numba import njit
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_told = False
+
+
+def loop(function: Function) -> Function:
+    """Compile a loop on its first call; the GIL is released while it runs."""
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # Numba has nowhere to keep it
+        _tell_once()
+        return njit(**options)(function)
+
+
+def _tell_once() -> None:
+    global _told
+    if not _told:
+        _told = True
+        warnings.warn(
+            "no folder for compiled loops can be written, so that they are compiled again in every "
+            "process; the environment variable NUMBA_CACHE_DIR may name one",
+            RuntimeWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,442 @@
+"""Pictures of curves, manifolds and statistics with matplotlib: axes in, axes out.
+
+The colours can be told apart by colour-blind readers, and by their lightness in a grey print:
+means are dark, samples lighter and thin, nodes light with a dark rim, bands and data pale.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from probgeo._old.gaussian import Gaussian, covariance_factor
+from probgeo._old.geometry import Metric, as_metric
+from probgeo._old.ode.curve import Curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = {
+    "mean": "#8c1515",
+    "samples": "#009e73",
+    "nodes": "#f0a830",
+    "data": "#b8b8b8",
+    "ends": "#000000",
+    "second": "#1f5f99",
+}
+
+
+def curve(
+    curve: Curve,
+    ax: "Axes | None" = None,
+    *,
+    component: int | None = None,
+    n_samples: int = 0,
+    seed: int = 0,
+    n_times: int = 200,
+    nodes: bool = True,
+    band: bool = True,
+    label: str | None = None,
+    colour: Any = None,
+) -> "Axes":
+    """Draw a curve: one component against time, or a path in the plane.
+
+    A curve in one dimension, or one `component` of a longer one, is drawn against time with a
+    band of two standard deviations; a curve in the plane as a path, whose uncertainty shows in the
+    samples only. The mean of a curve that did not converge is dashed.
+
+    Parameters
+    ----------
+    curve : Curve
+        Of a batch, every member is drawn.
+    ax : Axes, optional
+        Where to draw; a new, labelled figure by default.
+    component : int, optional
+        Which of the D components to draw against time; needed if D > 2.
+    n_samples, seed : int
+        How many joint samples to draw as thin lines, and their seed.
+    n_times : int
+        Number of times, at equal steps over the interval, that make up each line.
+    nodes, band : bool
+        Whether to mark where f was evaluated, and to draw the band.
+    label : str, optional
+        Name of the mean in a legend.
+    colour : optional
+        Colour of the mean and the band.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> from probgeo import plot, solve_bvp
+    >>> c = solve_bvp(lambda t, y, dy: -y, (0.0, 1.0), [0.0], [1.0])
+    >>> ax = plot.curve(c, n_samples=5)
+    >>> len(ax.lines)  # mean, nodes and samples
+    7
+    """
+    shown = _shown(curve.dimension, component)
+    if n_times < 2:
+        raise ValueError(f"n_times must be at least 2, got {n_times}")
+    if n_samples < 0:
+        raise ValueError(f"n_samples must not be negative, got {n_samples}")
+    in_plane = len(shown) == 2
+    ax = _axes(ax, ("$y_1$", "$y_2$") if in_plane else ("$t$", _name(curve.dimension, shown[0])))
+    colour = COLOURS["mean"] if colour is None else colour
+    t0, t1 = np.asarray(curve.t_span)
+    t = np.linspace(t0, t1, n_times)
+    # of the whole batch at once: anything else would be compiled anew for single members
+    means, converged = np.asarray(curve.mean(t)), np.asarray(curve.converged)
+    stds = np.asarray(curve.std(t)) if band and not in_plane else None
+    samples: Any = np.asarray(curve.sample(seed, n_samples, t)) if n_samples else ()
+    thin: dict[str, Any] = {"color": COLOURS["samples"], "linewidth": 0.5, "alpha": 0.7}
+    rim: dict[str, Any] = {"markersize": 3, "markeredgecolor": colour, "markeredgewidth": 0.5}
+
+    def points(times: np.ndarray, values: Any) -> tuple[np.ndarray, ...]:
+        """What to plot: the two coordinates of the path, or time and the component."""
+        columns = tuple(np.asarray(values)[..., i] for i in shown)
+        return columns if in_plane else (times, *columns)
+
+    for index in np.ndindex(curve.batch_shape):
+        mean = points(t, means[index])
+        if stds is not None:
+            _, std = points(t, stds[index])
+            lower, upper = mean[1] - 2 * std, mean[1] + 2 * std
+            ax.fill_between(t, lower, upper, color=colour, alpha=0.18, linewidth=0, zorder=1)
+        for sample in samples:
+            ax.plot(*points(t, sample[index]), **thin, zorder=2)
+        style = "-" if converged[index] else "--"
+        ax.plot(*mean, style, color=colour, linewidth=1.5, zorder=3, label=label)
+        label = None  # one entry in the legend for the whole batch
+        if nodes:
+            member = curve[index] if index else curve
+            times = np.asarray(member.nodes)
+            at = points(times, member.mean(times))
+            ax.plot(*at, "o", color=COLOURS["nodes"], **rim, zorder=4)
+    return ax
+
+
+def ellipse(
+    gaussian: Gaussian,
+    ax: "Axes | None" = None,
+    n_std: float = 2.0,
+    *,
+    label: str | None = None,
+    colour: Any = None,
+) -> "Axes":
+    """Draw the ellipse `n_std` standard deviations around the mean of a Gaussian in the plane.
+
+    Of a batch, every member is drawn; a singular covariance shows as a line or a point.
+
+    Examples
+    --------
+    >>> from probgeo import plot
+    >>> ax = plot.ellipse(Gaussian([1.0, 2.0], [[0.04, 0.01], [0.01, 0.02]]))
+    """
+    dimension = gaussian.mean.shape[-1]
+    if dimension != 2:
+        raise ValueError(f"gaussian must be two-dimensional for an ellipse, got D = {dimension}")
+    if not n_std > 0:
+        raise ValueError(f"n_std must be positive, got {n_std}")
+    ax = _axes(ax, ("$y_1$", "$y_2$"))
+    angle = np.linspace(0.0, 2 * np.pi, 101)
+    circle = n_std * np.stack([np.cos(angle), np.sin(angle)])
+    means = np.asarray(gaussian.mean).reshape(-1, 2, 1)
+    outlines = means + np.asarray(covariance_factor(gaussian.cov)).reshape(-1, 2, 2) @ circle
+    colour = COLOURS["ends"] if colour is None else colour
+    for x, y in outlines:
+        ax.plot(x, y, color=colour, linewidth=1.0, zorder=5, label=label)
+        label = None
+    return ax
+
+
+def geodesics(
+    geodesics: Curve,
+    ax: "Axes | None" = None,
+    *,
+    data: Any = None,
+    n_samples: int = 0,
+    seed: int = 0,
+    label: str | None = None,
+    colour: Any = None,
+) -> "Axes":
+    """Draw geodesics in the plane with their ends, over the data; flagged ones are dashed.
+
+    Examples
+    --------
+    >>> from probgeo import Manifold, metrics, plot
+    >>> c = Manifold(metrics.HalfPlane()).geodesic([[0.0, 1.0]], [[1.0, 1.0], [2.0, 1.0]])
+    >>> ax = plot.geodesics(c)
+    >>> len(ax.lines)  # two means, two pairs of ends
+    4
+    """
+    _check_plane(geodesics.dimension)
+    ax = _axes(ax, ("$x_1$", "$x_2$"))
+    if data is not None:
+        points(data, ax)
+    curve(geodesics, ax, n_samples=n_samples, seed=seed, nodes=False, label=label, colour=colour)
+    ends = np.asarray(geodesics.mean(geodesics.t_span)).reshape(-1, 2, 2)
+    for pair in ends:
+        ax.plot(*pair.T, "o", color=COLOURS["ends"], markersize=3, zorder=5)
+    return ax
+
+
+def points(
+    data: Any, ax: "Axes | None" = None, *, label: str | None = None, colour: Any = None
+) -> "Axes":
+    """Draw data (P, 2) as dots, pale by default."""
+    given = np.asarray(data, dtype=float)
+    if given.ndim != 2 or given.shape[1] != 2:
+        raise ValueError(f"data must have shape (P, 2), got {given.shape}")
+    ax = _axes(ax, ("$x_1$", "$x_2$"))
+    colour = COLOURS["data"] if colour is None else colour
+    ax.plot(*given.T, ".", color=colour, markersize=4, zorder=1, label=label)
+    return ax
+
+
+def metric(
+    metric: Any,
+    ax: "Axes | None" = None,
+    *,
+    data: Any = None,
+    extent: tuple[float, float, float, float] | None = None,
+    resolution: int = 80,
+    ellipses: int = 9,
+    background: bool = True,
+) -> "Axes":
+    """Draw a metric in the plane: how it magnifies areas, and its unit balls.
+
+    The darker the background, the larger sqrt(det M), the longer the ways there. Each ellipse is
+    what is within the same small distance of its centre.
+
+    Parameters
+    ----------
+    metric : metric or Manifold
+    data : array (P, 2), optional
+        Drawn too; without `extent` they say where to look.
+    extent : (left, right, bottom, top), optional
+    resolution : int
+        Points of the background along each side.
+    ellipses : int
+        How many along each side; 0 for none.
+    background : bool
+
+    Examples
+    --------
+    >>> from probgeo import metrics, plot
+    >>> ax = plot.metric(metrics.HalfPlane(), extent=(-1.0, 1.0, 0.2, 2.0), ellipses=3)
+    >>> len(ax.images), len(ax.lines)
+    (1, 9)
+    """
+    function = as_metric(getattr(metric, "metric", metric), dimension=2)
+    left, right, bottom, top = _extent(extent, data)
+    ax = _axes(ax, ("$x_1$", "$x_2$"))
+    if background:
+        tensors = _tensors(function, left, right, bottom, top, resolution)
+        sign, log_volume = np.linalg.slogdet(tensors)
+        image = np.where(sign > 0, 0.5 * log_volume, np.nan).reshape(resolution, resolution)
+        ax.imshow(
+            image,
+            origin="lower",
+            extent=(left, right, bottom, top),
+            cmap="Greys",
+            alpha=0.6,
+            aspect="auto",
+            zorder=0,
+        )
+    if ellipses:
+        _ellipses(function, (left, right, bottom, top), ellipses, ax)
+    if data is not None:
+        points(data, ax, colour=COLOURS["ends"])  # pale ones would drown in the grey
+    ax.set_xlim(left, right)
+    ax.set_ylim(bottom, top)
+    ax.set_aspect("equal", adjustable="box")
+    return ax
+
+
+def mean(
+    estimator: Any, ax: "Axes | None" = None, *, data: Any = None, label: str | None = None
+) -> "Axes":
+    """Draw a mean or median in the plane with two ellipses of two standard deviations.
+
+    The solid one is numerical, the dashed one statistical; the first may be too small to be seen.
+    """
+    centre = getattr(estimator, "median_", None) or estimator.mean_
+    _check_plane(centre.mean.shape[-1])
+    ax = _axes(ax, ("$x_1$", "$x_2$"))
+    if data is not None:
+        points(data, ax)
+    ax.plot(
+        *np.asarray(centre.mean), "D", color=COLOURS["mean"], markersize=5, zorder=6, label=label
+    )
+    ellipse(centre, ax, colour=COLOURS["mean"])
+    before = len(ax.lines)
+    ellipse(
+        Gaussian.unchecked(centre.mean, jnp.asarray(estimator.statistical_cov_)),
+        ax,
+        colour=COLOURS["mean"],
+    )
+    for line in ax.lines[before:]:
+        line.set_linestyle("--")
+    return ax
+
+
+def principal_geodesics(
+    pga: Any,
+    ax: "Axes | None" = None,
+    *,
+    data: Any = None,
+    deviations: float = 2.0,
+    n_samples: int = 0,
+    seed: int = 0,
+) -> "Axes":
+    """Draw principal geodesics in the plane, so many standard deviations each way, and the mean.
+
+    Samples show what is unknown of mean, direction and curve.
+    """
+    _check_plane(len(pga.mean_.mean))
+    ax = _axes(ax, ("$x_1$", "$x_2$"))
+    if data is not None:
+        points(data, ax)
+    for k, variance in enumerate(pga.explained_variance_):
+        colour = (COLOURS["mean"], COLOURS["second"])[min(k, 1)]
+        for reach in (-deviations, deviations):
+            curve(
+                pga.geodesic(k, reach * variance**0.5),
+                ax,
+                nodes=False,
+                n_samples=n_samples,
+                seed=seed,
+                colour=colour,
+                label=f"principal geodesic {k + 1}" if reach > 0 else None,
+            )
+    ax.plot(*np.asarray(pga.mean_.mean), "D", color=COLOURS["ends"], markersize=5, zorder=6)
+    return ax
+
+
+def mesh(
+    vertices: Any,
+    faces: Any,
+    ax: "Axes | None" = None,
+    *,
+    view: str = "front",
+    colour: Any = "#b9a48c",
+    shift: tuple[float, float] = (0.0, 0.0),
+) -> "Axes":
+    """Draw a triangle mesh as seen from the front (-y) or the side (+x), z up, shaded.
+
+    Parameters
+    ----------
+    vertices : array (V, 3)
+    faces : array of int (F, 3)
+    view : "front" | "side"
+    shift : (right, up)
+        Where to put it, to have several side by side.
+    """
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgb
+
+    if view not in VIEWS:
+        raise ValueError(f"view must be one of {tuple(VIEWS)}, got {view!r}")
+    right, towards = VIEWS[view]
+    corners = np.asarray(vertices, dtype=float)[np.asarray(faces)]
+    ax = _axes(ax, ("", ""))
+    up = np.array([0.0, 0.0, 1.0])
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
+    light = 0.35 + 0.65 * np.clip(normals @ (0.8 * towards + 0.5 * up - 0.3 * right), 0.0, 1.0)
+    order = np.argsort(corners.mean(axis=1) @ towards)  # far ones first
+    order = order[normals[order] @ towards > 0]
+    outlines = np.stack([corners @ right, corners @ up], axis=-1)[order] + np.asarray(shift)
+    shades = np.clip(light[order, None] * np.asarray(to_rgb(colour)), 0.0, 1.0)
+    ax.add_collection(PolyCollection(list(outlines), facecolors=shades, edgecolors=shades))
+    ax.autoscale_view()
+    ax.set_aspect("equal")
+    return ax
+
+
+VIEWS = {  # what is to the right, and what is towards the viewer
+    "front": (np.array([1.0, 0.0, 0.0]), np.array([0.0, -1.0, 0.0])),
+    "side": (np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0, 0.0])),
+}
+
+
+def _check_plane(dimension: int) -> None:
+    if dimension != 2:
+        raise ValueError(f"only what is in the plane can be drawn like this, got D = {dimension}")
+
+
+def _extent(
+    extent: tuple[float, float, float, float] | None, data: Any
+) -> tuple[float, float, float, float]:
+    if extent is not None:
+        return extent
+    if data is None:
+        raise ValueError("give extent=(left, right, bottom, top), or data")
+    low, high = np.min(data, axis=0), np.max(data, axis=0)
+    room = 0.15 * np.max(high - low)
+    return low[0] - room, high[0] + room, low[1] - room, high[1] + room
+
+
+def _tensors(
+    function: Metric, left: float, right: float, bottom: float, top: float, count: int
+) -> np.ndarray:
+    """M (count^2, 2, 2) at points that fill a rectangle, row by row from the bottom."""
+    x, y = np.meshgrid(np.linspace(left, right, count), np.linspace(bottom, top, count))
+    at = jnp.asarray(np.stack([x.ravel(), y.ravel()], axis=1))
+    return np.asarray(jax.vmap(function)(at))
+
+
+def _ellipses(function: Metric, extent: tuple, count: int, ax: "Axes") -> None:
+    """Balls of one small radius, such that the largest just do not touch."""
+    left, right, bottom, top = extent
+    margin = 0.5 / count
+    x = left + (right - left) * np.linspace(margin, 1 - margin, count)
+    y = bottom + (top - bottom) * np.linspace(margin, 1 - margin, count)
+    tensors = _tensors(function, x[0], x[-1], y[0], y[-1], count)
+    centres = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    usable = np.linalg.eigvalsh(tensors)[:, 0] > 0
+    shapes = np.linalg.inv(np.where(usable[:, None, None], tensors, np.eye(2)))
+    widest = np.sqrt(np.linalg.eigvalsh(shapes[usable])[:, -1].max()) if usable.any() else 1.0
+    radius = 0.45 * min((right - left) / count, (top - bottom) / count) / widest
+    balls = Gaussian.unchecked(jnp.asarray(centres[usable]), jnp.asarray(shapes[usable]))
+    before = len(ax.lines)
+    ellipse(balls, ax, n_std=radius, colour=COLOURS["second"])
+    for line in ax.lines[before:]:
+        line.set_linewidth(0.7)
+
+
+def _shown(dimension: int, component: int | None) -> tuple[int, ...]:
+    """The components to draw: one against time or two against each other."""
+    if component is None:
+        if dimension > 2:
+            raise ValueError(
+                f"the curve has {dimension} components and only curves in the plane are drawn as "
+                f"a path: give component=0..{dimension - 1} to draw one of them against time"
+            )
+        return tuple(range(dimension))
+    if component not in range(dimension):
+        raise ValueError(
+            f"component must be a whole number from 0 to {dimension - 1}, got {component!r}"
+        )
+    return (component,)
+
+
+def _name(dimension: int, component: int) -> str:
+    return "$y$" if dimension == 1 else f"$y_{{{component + 1}}}$"
+
+
+def _axes(ax: "Axes | None", labels: tuple[str, str]) -> "Axes":
+    """The axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt  # slow to import, and not needed if axes are given
+
+    _, ax = plt.subplots()
+    ax.set_xlabel(labels[0])
+    ax.set_ylabel(labels[1])
+    if labels[0] != "$t$":
+        ax.set_aspect("equal", adjustable="datalim")
+    return ax

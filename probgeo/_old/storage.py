@@ -1,0 +1,200 @@
+"""Results in files: arrays as they are, and a description of what they belong to. No pickle.
+
+A file is one of NumPy's archives (.npz). Nothing in it is ever executed: classes and functions are
+named, and only those of probgeo and JAX, or ones that the reader hands over, are looked up.
+"""
+
+import dataclasses
+import importlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from probgeo._old._checks import is_concrete
+
+FORMAT = 1
+STRUCTURE = "structure"
+TRUSTED = ("probgeo", "jax")  # packages whose classes and functions are found by name
+
+
+def save(result: Any, path: str | Path) -> Path:
+    """Write a curve, a geodesic, a Gaussian, a manifold or an estimator to a file.
+
+    Parameters
+    ----------
+    result : Curve, Geodesic, Gaussian, Manifold, metric, solver or estimator
+        Or a list, tuple or dict of such things.
+    path : str or Path
+        `.npz` is added if there is no such ending.
+
+    Returns
+    -------
+    Path
+        Of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from probgeo import solve_bvp
+    >>> curve = solve_bvp(lambda t, y, dy: -y, (0.0, 1.0), [0.0], [1.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load(save(curve, f"{folder}/curve"))
+    >>> bool((again.mean(0.5) == curve.mean(0.5)).all())
+    True
+    """
+    if not is_concrete(result):
+        raise TypeError("inside a JAX transformation there is nothing to save yet")
+    arrays: list[np.ndarray] = []
+    structure = {"format": FORMAT, "result": _describe(result, arrays, "result")}
+    target = Path(path)
+    if target.suffix != ".npz":
+        target = target.with_name(target.name + ".npz")
+    named: dict[str, Any] = {str(k): array for k, array in enumerate(arrays)}
+    named[STRUCTURE] = np.array(json.dumps(structure))
+    np.savez_compressed(target, **named)
+    return target
+
+
+def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
+    """Read what `save` has written.
+
+    Parameters
+    ----------
+    path : str or Path
+    known : classes and functions
+        Those of your own that the result is made of, for instance the function of a metric. A file
+        only names them.
+    """
+    own = {_name(x): x for x in known}
+    try:
+        archive = np.load(Path(path), allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} was not written by probgeo.save: {error}") from error
+    with archive:
+        if STRUCTURE not in archive:
+            raise ValueError(f"{path} was not written by probgeo.save")
+        structure = json.loads(str(archive[STRUCTURE]))
+        if structure["format"] != FORMAT:
+            found = structure["format"]
+            raise ValueError(f"{path} has format {found}, this version reads {FORMAT}")
+        return _rebuild(structure["result"], lambda k: archive[str(k)], own)
+
+
+# --- writing: a value as JSON, with numbers in place of its arrays --------------------------
+
+
+def _describe(value: Any, arrays: list[np.ndarray], where: str) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return _describe_array(value, arrays, where)
+    if isinstance(value, dict):
+        pairs = [(_describe(k, arrays, where), v) for k, v in value.items()]
+        return {"dict": [[k, _describe(v, arrays, f"{where}[{k!r}]")] for k, v in pairs]}
+    if hasattr(value, "_fields"):  # a named tuple
+        parts = {name: getattr(value, name) for name in value._fields}
+    elif isinstance(value, list | tuple):
+        items = [_describe(v, arrays, f"{where}[{k}]") for k, v in enumerate(value)]
+        return {type(value).__name__: items}
+    elif isinstance(value, type) or not hasattr(value, "__dict__") or _is_function(value):
+        return _describe_name(value, where)
+    elif dataclasses.is_dataclass(value):
+        fields = [field.name for field in dataclasses.fields(value)]
+        parts = {name: getattr(value, name) for name in fields if hasattr(value, name)}
+    else:
+        parts = vars(value)
+    described = {name: _describe(v, arrays, f"{where}.{name}") for name, v in parts.items()}
+    return {"class": _name(type(value)), "parts": described}
+
+
+def _describe_array(value: Any, arrays: list[np.ndarray], where: str) -> Any:
+    array = np.asarray(value)
+    if array.dtype == object:
+        texts = array.ravel().tolist()
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"{where} cannot be saved: it is an array of objects")
+        return {"texts": texts, "shape": list(array.shape)}
+    arrays.append(array)
+    kind = "jax" if isinstance(value, jax.Array) else "numpy"
+    return {kind: len(arrays) - 1, "scalar": isinstance(value, np.generic)}
+
+
+def _describe_name(value: Any, where: str) -> Any:
+    name = _name(value)
+    if not _is_function(value) or "<" in name:  # of lambdas and functions within functions
+        raise TypeError(
+            f"{where} cannot be saved: {value!r} has no name by which it could be found again; "
+            "a function at the top of a file has one"
+        )
+    return {"function": name}
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and hasattr(value, "__qualname__")
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}:{getattr(value, '__qualname__', '<nameless>')}"
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def _rebuild(node: Any, array: Callable[[int], np.ndarray], own: dict[str, Any]) -> Any:
+    if not isinstance(node, dict):
+        return node
+
+    def again(inner: Any) -> Any:
+        return _rebuild(inner, array, own)
+
+    match node:
+        case {"numpy": k, "scalar": scalar}:
+            return array(k)[()] if scalar else array(k)
+        case {"jax": k}:
+            return jnp.asarray(array(k))
+        case {"texts": texts, "shape": shape}:
+            return np.array(texts, dtype=object).reshape(shape)
+        case {"dict": pairs}:
+            return {again(key): again(value) for key, value in pairs}
+        case {"list": items}:
+            return [again(item) for item in items]
+        case {"tuple": items}:
+            return tuple(again(item) for item in items)
+        case {"function": name}:
+            return _find(name, own)
+        case {"class": name, "parts": parts}:
+            return _assemble(_find(name, own), {key: again(part) for key, part in parts.items()})
+    raise ValueError(f"not understood: {sorted(node)}")
+
+
+def _assemble(cls: type, parts: dict[str, Any]) -> Any:
+    """An object from its parts; they were checked when it was made."""
+    if hasattr(cls, "_fields"):
+        return cls(**parts)
+    result: Any = object.__new__(cls)
+    for name, part in parts.items():
+        object.__setattr__(result, name, part)
+    return result
+
+
+def _find(name: str, own: dict[str, Any]) -> Any:
+    if name in own:
+        return own[name]
+    module, _, path = name.partition(":")
+    if module.partition(".")[0] not in TRUSTED:
+        raise ValueError(
+            f"the file needs {path} of {module}, which is not looked up by name: "
+            f"pass it on, load(path, known=[{path}])"
+        )
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the file needs {path} of {module}, which is not there") from error
+    return found
