@@ -1,6 +1,88 @@
-"""Statistics on learned Riemannian manifolds with honest error bars."""
+"""Statistics on learned Riemannian manifolds with honest error bars.
+
+Names are imported on first use: neither JAX, PyTorch nor scikit-learn is loaded before it is
+needed, and importing probgeo changes nothing outside of it.
+"""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from probgeo import data, functions, metrics, plot, solvers, stats
+    from probgeo.gaussian import Gaussian, ScalarGaussian
+    from probgeo.geometry import Geodesic, Manifold
+    from probgeo.ode import kernels
+    from probgeo.ode.curve import ConvergenceWarning, Curve
+    from probgeo.ode.solve import solve_bvp, solve_ivp
+    from probgeo.stats import (
+        FrechetMean,
+        GeodesicKMeans,
+        GeodesicRegression,
+        GeometricMedian,
+        PrincipalGeodesics,
+        TangentSpace,
+    )
+    from probgeo.storage import load, save
 
 __version__ = "0.2.0"
+
+# the module that each name lives in; a room is its own name
+_HOMES = {
+    "probgeo.gaussian": ("Gaussian", "ScalarGaussian"),
+    "probgeo.geometry": ("Geodesic", "Manifold"),
+    "probgeo.ode": ("kernels",),
+    "probgeo.ode.curve": ("ConvergenceWarning", "Curve"),
+    "probgeo.ode.solve": ("solve_bvp", "solve_ivp"),
+    "probgeo.stats": (
+        "FrechetMean",
+        "GeodesicKMeans",
+        "GeodesicRegression",
+        "GeometricMedian",
+        "PrincipalGeodesics",
+        "TangentSpace",
+    ),
+    "probgeo.storage": ("load", "save"),
+}
+_ROOMS = ("data", "functions", "metrics", "plot", "solvers", "stats")
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ConvergenceWarning",
+    "Curve",
+    "FrechetMean",
+    "Gaussian",
+    "Geodesic",
+    "GeodesicKMeans",
+    "GeodesicRegression",
+    "GeometricMedian",
+    "Manifold",
+    "PrincipalGeodesics",
+    "ScalarGaussian",
+    "TangentSpace",
+    "data",
+    "functions",
+    "kernels",
+    "load",
+    "metrics",
+    "plot",
+    "save",
+    "solve_bvp",
+    "solve_ivp",
+    "solvers",
+    "stats",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"probgeo.{name}")
+    if name == "kernels":
+        return import_module("probgeo.ode.kernels")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'probgeo' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,289 @@
+"""The answer of every solver: a Gaussian process posterior over the solution curve."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from probgeo._checks import as_float_array, as_whole_number, page
+from probgeo.gaussian import Gaussian
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+Source = Literal["total", "numerical", "boundary"]
+SOURCES = ("total", "numerical", "boundary")
+
+MESSAGES = (
+    "converged",
+    "not finite: the solution left the range of numbers, or f returned NaN",
+    "the residual of the ODE is above the tolerance after the last iteration",
+    "no step lowers the residual of the ODE any further, and it is above the tolerance",
+    "the error estimate is above rtol and atol on the finest mesh allowed",
+    "the evaluations have settled, but the mean is far from the ODE at the nodes: "
+    "more points, a shorter length scale or error_model='linearised' may help",
+    "the problem has no unique solution: its linearisation is singular, or nearly so",
+    "steps are limited by stability, not by accuracy: the problem is stiff, try stiff=True",
+)
+OK, NOT_FINITE, OUT_OF_SWEEPS, STALLED, TOO_COARSE, UNFAITHFUL, SINGULAR, STIFF = range(8)
+READING_CONVERGED = page("concepts/converged")
+
+
+class ConvergenceWarning(UserWarning):
+    """Some results did not converge; `Curve.converged` says which, `Curve.message` why."""
+
+
+class Posterior(ABC):
+    """What a solver provides for a flat batch of B members, in the user's time.
+
+    `source` tells the error of the numerics from the uncertainty of the user's data, which add up
+    to the total.
+    """
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """B."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """D."""
+
+    @abstractmethod
+    def nodes(self, member: int) -> np.ndarray:
+        """The mesh of one member."""
+
+    @abstractmethod
+    def take(self, members: np.ndarray) -> "Posterior":
+        """Some members."""
+
+    @abstractmethod
+    def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        """Means (B, T, D) at the times t (T,)."""
+
+    @abstractmethod
+    def cov(
+        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
+    ) -> np.ndarray:
+        """Covariances (B, T, D, D) of the times s (T,) with the times t (T,), pair by pair."""
+
+    @abstractmethod
+    def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        """How curves move with R standard normal numbers behind their data: (B, T, D, R)."""
+
+    @abstractmethod
+    def sample(
+        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
+    ) -> np.ndarray:
+        """Joint draws (B, n, len(orders), T, D), one generator a member."""
+
+    def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
+        """Standard deviations (B, T, D)."""
+        cov = self.cov(t, t, (derivative, derivative), source)
+        return np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Curve:
+    """A posterior over curves t -> R^D, or a batch of them.
+
+    Attributes
+    ----------
+    converged : bool array (...)
+        Whether each member can be trusted; `message` says why not.
+    log_evidence : array (...)
+        Log density of what the solver has seen of f, under its calibrated model.
+    n_evaluations : int array (...)
+        Evaluations of f, Jacobians not counted.
+    residual : array (...)
+        By how much the ODE is still missed, relative to the size of the solution.
+    scale : array (...)
+        Estimated scale of the numerical standard deviation.
+    """
+
+    posterior: Posterior
+    t_span: tuple[float, float]
+    status: np.ndarray
+    log_evidence: np.ndarray
+    n_evaluations: np.ndarray
+    residual: np.ndarray
+    scale: np.ndarray
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return np.shape(self.status)
+
+    @property
+    def dimension(self) -> int:
+        return self.posterior.dimension
+
+    @property
+    def converged(self) -> Any:
+        return self.status == OK
+
+    @property
+    def message(self) -> Any:
+        """What the solver says of each member: a string, or an array of strings."""
+        texts = np.array(MESSAGES, dtype=object)[self.status]
+        return texts if self.batch_shape else str(texts)
+
+    @property
+    def nodes(self) -> Any:
+        """The mesh (N,) of the curve; of a batch the list of all meshes, which differ in size."""
+        meshes = [self.posterior.nodes(m) for m in range(self.posterior.count)]
+        return meshes if self.batch_shape else meshes[0]
+
+    def mean(self, t: Any, derivative: int = 0) -> np.ndarray:
+        """Posterior mean at time(s) `t`, shape (..., *t.shape, D)."""
+        times = self._times("t", t)
+        values = self.posterior.mean(times.ravel(), _order(derivative))
+        return self._shaped(values, times.shape)
+
+    def cov(
+        self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total"
+    ) -> np.ndarray:
+        """Covariance of derivative[0] at `s` with derivative[1] at `t`: (..., *shape, D, D).
+
+        `s` and `t` broadcast against each other: use s[:, None], t[None, :] for all pairs.
+        """
+        orders = (_order(derivative[0]), _order(derivative[1]))
+        first, second = np.broadcast_arrays(self._times("s", s), self._times("t", t))
+        values = self.posterior.cov(first.ravel(), second.ravel(), orders, as_source(source))
+        return self._shaped(values, first.shape)
+
+    def std(self, t: Any, derivative: int = 0, source: Source = "total") -> np.ndarray:
+        """Posterior standard deviation at time(s) `t`, shape (..., *t.shape, D).
+
+        source : "total", "numerical" (what the solver does not know) or "boundary" (what the
+        uncertain initial or boundary values bring in). Their variances add up to the total.
+        """
+        times = self._times("t", t)
+        values = self.posterior.std(times.ravel(), _order(derivative), as_source(source))
+        return self._shaped(values, times.shape)
+
+    def __call__(self, t: Any, derivative: int = 0) -> Gaussian:
+        """The marginal at time(s) `t` as a Gaussian."""
+        cov = self.cov(t, t, (derivative, derivative))
+        return Gaussian.unchecked(self.mean(t, derivative), cov)
+
+    def sample(self, seed: int, n: int, t: Any, derivative: int | Sequence[int] = 0) -> Any:
+        """Joint samples of the curve at the times `t` (T,): shape (n, ..., T, D).
+
+        With several derivatives, e.g. (0, 1), a tuple of such arrays, drawn jointly.
+        """
+        times = np.atleast_1d(self._times("t", t))
+        if times.ndim != 1:
+            raise ValueError(f"t must be one time or a vector of times, got shape {times.shape}")
+        several = [derivative] if isinstance(derivative, int) else derivative
+        orders = tuple(_order(d) for d in several)
+        seeds = np.random.SeedSequence(seed).spawn(self.posterior.count)
+        rngs = [np.random.default_rng(child) for child in seeds]
+        draws = self.posterior.sample(rngs, as_whole_number("n", n, 1), times, orders)
+        draws = np.moveaxis(draws, (2, 1), (0, 1))  # (orders, n, B, T, D)
+        draws = draws.reshape(*draws.shape[:2], *self.batch_shape, *draws.shape[3:])
+        return draws[0] if isinstance(derivative, int) else tuple(draws)
+
+    def __getitem__(self, index: Any) -> Self:
+        """Members of a batch."""
+        if not self.batch_shape:
+            raise IndexError("this curve is not a batch")
+        numbers = np.arange(self.posterior.count).reshape(self.batch_shape)
+        chosen = np.asarray(numbers[index])
+        members: dict[str, Any] = {
+            field.name: np.asarray(value)[index]
+            for field in fields(self)
+            if np.shape(value := getattr(self, field.name)) == self.batch_shape
+            and isinstance(value, np.ndarray)
+        }
+        return replace(self, posterior=self.posterior.take(chosen.ravel()), **members)
+
+    def __len__(self) -> int:
+        if not self.batch_shape:
+            raise TypeError("this curve is not a batch")
+        return self.batch_shape[0]
+
+    def __repr__(self) -> str:
+        batch = f", batch={self.batch_shape}" if self.batch_shape else ""
+        good = np.asarray(self.converged)
+        state = f"{good.sum()} of {good.size} converged" if batch else f"{self.message!r}"
+        t0, t1 = self.t_span
+        name = type(self).__name__
+        return f"{name}(t=[{t0:g}, {t1:g}], dimension={self.dimension}{batch}, {state})"
+
+    def _repr_html_(self) -> str:
+        from probgeo.export import as_html
+
+        return as_html(self)
+
+    def summary(self) -> "pandas.DataFrame":
+        """A table of pandas: how every member of the batch was solved, and how well."""
+        from probgeo.export import table
+
+        return table(self._columns(), self.batch_shape)
+
+    def to_xarray(self, t: Any = None, n_samples: int = 0, seed: int = 0) -> "xarray.Dataset":
+        """Means, standard deviations by their source, and joint samples, with named axes.
+
+        Parameters
+        ----------
+        t : array (T,), optional
+            Times; by default 101 at equal steps.
+        n_samples, seed : int
+            How many draws to add as the variable `sample`, and their seed.
+        """
+        from probgeo.export import dataset
+
+        return dataset(self, t, n_samples, seed)
+
+    def _columns(self) -> dict[str, Any]:
+        """What there is to say of every member, by name."""
+        return {
+            "converged": np.asarray(self.converged),
+            "message": np.asarray(self.message, dtype=object),
+            "residual": self.residual,
+            "n_evaluations": self.n_evaluations,
+            "log_evidence": self.log_evidence,
+        }
+
+    def _shaped(self, values: np.ndarray, times: tuple[int, ...]) -> np.ndarray:
+        """(B, T, ...) in the shape of the batch and of the times."""
+        return values.reshape(*self.batch_shape, *times, *values.shape[2:])
+
+    def _times(self, name: str, t: Any) -> np.ndarray:
+        times = as_float_array(name, t)
+        t0, t1 = self.t_span
+        slack = 1e-9 * (t1 - t0)
+        if np.any(times < t0 - slack) or np.any(times > t1 + slack):
+            raise ValueError(f"{name} must lie in [{t0:g}, {t1:g}], got {times}")
+        return np.clip(times, t0, t1)
+
+
+def _order(derivative: Any) -> int:
+    return as_whole_number("derivative", derivative, 0)
+
+
+def as_source(source: str) -> Source:
+    if source not in SOURCES:
+        raise ValueError(f"source must be one of {SOURCES}, got {source!r}")
+    return source  # type: ignore[return-value]
+
+
+def warn(curve: Curve, what: str, stacklevel: int = 3) -> None:
+    """Tell a caller who does not look at `converged`."""
+    bad = ~np.atleast_1d(curve.converged)
+    if not bad.any():
+        return
+    messages = np.atleast_1d(np.asarray(curve.message, dtype=object))[bad]
+    reasons, counts = np.unique(messages.astype(str), return_counts=True)
+    listed = "; ".join(f"{n} x {r}" for r, n in zip(reasons, counts, strict=True))
+    warnings.warn(
+        f"{bad.sum()} of {bad.size} {what} did not converge: {listed}. "
+        f"See `converged`, `message` and `residual` of the result, and {READING_CONVERGED}.",
+        ConvergenceWarning,
+        stacklevel=stacklevel + 1,
+    )

@@ -1,0 +1,316 @@
+"""Covariance functions k(s, t) on the unit interval, and their derivatives in closed form.
+
+The solver sees every problem on the time interval [0, 1]; a length scale is a fraction of it. A new
+kernel is a class with one method: `__call__`, written with `jax.numpy`, and its derivatives then
+come from automatic differentiation; or `derivative`, written with NumPy, which gives them itself. A
+stationary one can give the derivatives of its radial profile instead.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+
+
+class Kernel:
+    """A positive semi-definite function of two times.
+
+    Examples
+    --------
+    A kernel of one's own:
+
+    >>> import jax.numpy as jnp
+    >>> class Cosine(Kernel):
+    ...     def __call__(self, s, t):
+    ...         return jnp.cos(s - t)
+    >>> float(Cosine().derivative(1, 1, 0.3, 0.3))
+    1.0
+
+    The same without JAX:
+
+    >>> class Cosine(Kernel):
+    ...     def derivative(self, i, j, s, t):
+    ...         return (-1) ** j * np.cos(s - t + (i + j) * np.pi / 2)
+    >>> float(Cosine()(0.3, 0.3))
+    1.0
+    """
+
+    def __call__(self, s: Any, t: Any) -> Any:
+        """k(s, t), elementwise on arrays that broadcast."""
+        return self.derivative(0, 0, s, t)
+
+    def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
+        """d^i/ds^i d^j/dt^j k(s, t), elementwise on arrays that broadcast."""
+        if type(self).__call__ is Kernel.__call__:
+            raise TypeError(f"{type(self).__name__} must define __call__(s, t) or derivative")
+        return _Automatic.of(self)(i, j, s, t)
+
+    def matrix(
+        self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray
+    ) -> np.ndarray:
+        """Covariance (S, m, T, n) of the derivatives `orders` at s (S,) with `others` at t (T,)."""
+        rows = [
+            np.stack([self.derivative(i, j, s[:, None], t[None, :]) for j in others], axis=-1)
+            for i in orders
+        ]
+        return np.stack(rows, axis=-3)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has: everything but compiled derivatives."""
+        return _attributes(self)
+
+
+class _Automatic:
+    """Derivatives of k(s, t) by JAX, which is imported here and only here.
+
+    Compiled once for each kernel and highest order, for numbers of rows padded to powers of two.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.function = kernel.__call__
+        self.attributes = _attributes(kernel)
+        self.compiled: dict[int, Callable] = {}
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> "_Automatic":
+        """Those of this kernel, anew if one of its attributes has been replaced."""
+        known = vars(kernel).get(COMPILED)
+        now = _attributes(kernel)
+        if (
+            known is None
+            or [*known.attributes] != [*now]
+            or any(known.attributes[name] is not value for name, value in now.items())
+        ):
+            known = vars(kernel)[COMPILED] = cls(kernel)
+        return known
+
+    def __call__(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
+        import jax
+
+        first, second = np.broadcast_arrays(np.asarray(s, dtype=float), np.asarray(t, dtype=float))
+        count, highest = first.size, max(i, j)
+        padded = np.full((2, max(FEWEST_ROWS, 1 << (count - 1).bit_length())), 0.5)
+        padded[0, :count], padded[1, :count] = first.ravel(), second.ravel()
+        with jax.enable_x64(True):
+            if highest not in self.compiled:
+                self.compiled[highest] = jax.jit(jax.vmap(self._up_to(highest)))
+            try:
+                table = self.compiled[highest](*padded)
+            except jax.errors.TracerArrayConversionError as error:
+                raise TypeError(
+                    f"{self.function.__qualname__} must be written with jax.numpy for its "
+                    "derivatives to be taken; with NumPy, define derivative(i, j, s, t) instead"
+                ) from error
+            return np.array(table[i][j], dtype=float)[:count].reshape(first.shape)
+
+    def _up_to(self, highest: int) -> Callable:
+        """(s, t) -> all derivatives of orders up to (highest, highest), as lists of lists."""
+        import jax
+
+        rows = [self.function]
+        for _ in range(highest):
+            rows.append(jax.grad(rows[-1], 0))
+        table = [[row] for row in rows]
+        for row in table:
+            for _ in range(highest):
+                row.append(jax.grad(row[-1], 1))
+        return lambda s, t: [[entry(s, t) for entry in row] for row in table]
+
+
+COMPILED = "_compiled_derivatives"
+FEWEST_ROWS = 64
+
+
+def _attributes(kernel: Kernel) -> dict[str, Any]:
+    return {name: value for name, value in vars(kernel).items() if name != COMPILED}
+
+
+@dataclass(frozen=True)
+class Stationary(Kernel):
+    """k(s, t) = kappa((s - t) / lengthscale), given by the derivatives of kappa."""
+
+    lengthscale: float = 0.25
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengthscale", float(self.lengthscale))
+        if not 0.0 < self.lengthscale < math.inf:
+            raise ValueError(f"lengthscale must be positive and finite, got {self.lengthscale}")
+
+    def radial(self, n: int, r: np.ndarray) -> np.ndarray:
+        """The n-th derivative of kappa at r."""
+        raise NotImplementedError(f"{type(self).__name__} must define radial(n, r)")
+
+    def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
+        r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
+        return (-1) ** j * self.radial(i + j, r) / self.lengthscale ** (i + j)
+
+    def lengthscale_derivatives(
+        self, i: int, j: int, s: Any, t: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """First and second derivative of `derivative(i, j, s, t)` by log lengthscale.
+
+        With n = i + j and r = (s - t) / lambda, lambda^-n kappa^(n)(r) has the derivatives
+        -lambda^-n (n kappa^(n) + r kappa^(n+1)) and, once more,
+        lambda^-n (n^2 kappa^(n) + (2n+1) r kappa^(n+1) + r^2 kappa^(n+2)).
+        """
+        n = i + j
+        r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
+        scale = (-1) ** j / self.lengthscale**n
+        k0, k1, k2 = self.radial(n, r), r * self.radial(n + 1, r), r**2 * self.radial(n + 2, r)
+        return -scale * (n * k0 + k1), scale * (n**2 * k0 + (2 * n + 1) * k1 + k2)
+
+    def with_lengthscale(self, lengthscale: Any) -> Self:
+        """The same kernel with another length scale.
+
+        An array (B, 1, 1) makes it B kernels in one: `derivative` of two-dimensional times and
+        `matrix` then have a leading axis of size B.
+        """
+        other = copy.copy(self)
+        object.__setattr__(other, "lengthscale", lengthscale)
+        return other
+
+
+@dataclass(frozen=True)
+class SquaredExponential(Stationary):
+    """exp(-(s - t)^2 / (2 lambda^2)), the paper's choice: infinitely smooth curves."""
+
+    def radial(self, n: int, r: np.ndarray) -> np.ndarray:
+        # Hermite polynomials: kappa^(n) = (-1)^n He_n(r) kappa (supplement B up to n = 4)
+        previous, current = np.zeros_like(r), np.ones_like(r)
+        for m in range(n):
+            previous, current = current, r * current - m * previous
+        return (-1) ** n * current * np.exp(-0.5 * r**2)
+
+
+@dataclass(frozen=True, init=False)
+class Matern(Stationary):
+    """The Matern family with nu = 5/2, 7/2 or 9/2: curves with 2, 3 or 4 derivatives."""
+
+    nu: float = 4.5
+
+    def __init__(self, nu: float = 4.5, lengthscale: float = 0.25) -> None:
+        super().__init__(lengthscale)
+        if nu not in (2.5, 3.5, 4.5):
+            raise ValueError(f"nu must be 5/2, 7/2 or 9/2, got {nu}")
+        object.__setattr__(self, "nu", float(nu))
+
+    def radial(self, n: int, r: np.ndarray) -> np.ndarray:
+        return matern_radial(round(self.nu - 0.5), n, r)
+
+
+def matern_radial(p: int, n: int, r: np.ndarray) -> np.ndarray:
+    """The n-th derivative of the Matern profile with nu = p + 1/2 and unit length scale."""
+    # kappa = exp(-x) P(x) with x = sqrt(2 nu) |r|; differentiating maps P to P' - P
+    coefficients = _matern_polynomial(p)
+    for _ in range(n):
+        slopes = [*(k * c for k, c in enumerate(coefficients) if k), Fraction(0)]
+        coefficients = [dc - c for dc, c in zip(slopes, coefficients, strict=True)]
+    root = math.sqrt(2.0 * p + 1.0)
+    x = root * np.abs(r)
+    polynomial = np.polyval([float(c) for c in coefficients[::-1]], x)
+    return (root * np.where(r < 0, -1.0, 1.0)) ** n * polynomial * np.exp(-x)
+
+
+def _matern_polynomial(p: int) -> list[Fraction]:
+    """Coefficients of P for nu = p + 1/2 (Rasmussen & Williams 2006, Eq. 4.16), lowest first."""
+    f = math.factorial
+    return [Fraction(f(p) * f(2 * p - k) * 2**k, f(2 * p) * f(k) * f(p - k)) for k in range(p + 1)]
+
+
+@dataclass(frozen=True, init=False)
+class IntegratedWiener(Kernel):
+    """The q-times integrated Wiener process started at time 0 from independent N(0, `initial`)
+    values of the curve and its first q derivatives.
+
+    Parameters
+    ----------
+    q : int
+        Number of derivatives the curve has.
+    initial : float or array (q + 1,)
+        Variances of the curve and its derivatives at time 0. Those that the problem gives as
+        initial or boundary values are replaced by them; the others should be wide.
+    """
+
+    initial: tuple[float, ...]
+    q: int
+
+    def __init__(self, q: int = 3, initial: Any = 1.0) -> None:
+        if not 1 <= q <= 8:
+            raise ValueError(f"q must be between 1 and 8, got {q}")
+        variances = np.broadcast_to(np.asarray(initial, dtype=float), (q + 1,))
+        object.__setattr__(self, "initial", tuple(float(x) for x in variances))
+        object.__setattr__(self, "q", q)
+
+    def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
+        if max(i, j) > self.q:
+            raise ValueError(f"a {self.q}-times integrated Wiener process has no derivative {i, j}")
+        s, t = np.broadcast_arrays(np.asarray(s, dtype=float), np.asarray(t, dtype=float))
+        early, gap = np.minimum(s, t), np.abs(t - s)
+        # the powers of (time - u) that belong to the earlier and to the later time
+        wiener = np.where(
+            s <= t,
+            _wiener_integral(self.q - i, self.q - j, early, gap),
+            _wiener_integral(self.q - j, self.q - i, early, gap),
+        )
+        for m in range(max(i, j), self.q + 1):
+            taylor = s ** (m - i) * t ** (m - j) / (math.factorial(m - i) * math.factorial(m - j))
+            wiener = wiener + self.initial[m] * taylor
+        return wiener
+
+
+def _wiener_integral(p: int, r: int, early: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    """Integral over u in [0, early] of u^p (gap + u)^r / (p! r!): positive terms only."""
+    total = np.zeros_like(early)
+    for k in range(r + 1):
+        weight = math.comb(r, k) / (p + k + 1) / (math.factorial(p) * math.factorial(r))
+        total = total + weight * gap ** (r - k) * early ** (p + k + 1)
+    return total
+
+
+@dataclass(frozen=True)
+class Pinned(Kernel):
+    """A kernel conditioned on exact values of the curve (or a derivative) at given times.
+
+    This is the covariance of Eq. 7 with Delta = 0, without the factor V: what the numerics do not
+    know once the boundary values are known. One or two conditions (time, derivative).
+    """
+
+    kernel: Kernel
+    conditions: tuple[tuple[float, int], ...]
+
+    def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
+        whitening = self._whitening()
+        known = zip(self._known(i, s, whitening), self._known(j, t, whitening), strict=True)
+        return self.kernel.derivative(i, j, s, t) - sum(left * right for left, right in known)
+
+    def matrix(
+        self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray
+    ) -> np.ndarray:
+        whitening = self._whitening()
+        left = [self._known(i, s[:, None], whitening) for i in orders]
+        right = [self._known(j, t[None, :], whitening) for j in others]
+        explained = [
+            np.stack([sum(x * y for x, y in zip(a, b, strict=True)) for b in right], axis=-1)
+            for a in left
+        ]
+        return self.kernel.matrix(orders, s, others, t) - np.stack(explained, axis=-3)
+
+    def _whitening(self) -> list[list[Any]]:
+        """Rows of the inverse of the Cholesky factor of the conditions' covariance."""
+        (t, d), *others = self.conditions
+        first = 1.0 / np.sqrt(self.kernel.derivative(d, d, t, t))
+        if not others:
+            return [[first]]
+        ((u, e),) = others
+        below = self.kernel.derivative(e, d, u, t) * first
+        second = 1.0 / np.sqrt(self.kernel.derivative(e, e, u, u) - below**2)
+        return [[first], [-below * first * second, second]]
+
+    def _known(self, i: int, s: Any, whitening: list[list[Any]]) -> list[np.ndarray]:
+        """Covariance of the i-th derivative at s with each of the whitened conditions."""
+        cross = [self.kernel.derivative(i, d, s, t) for t, d in self.conditions]
+        return [sum(w * c for w, c in zip(row, cross, strict=False)) for row in whitening]

@@ -1,0 +1,189 @@
+"""Compiled loops of initial value problems: Runge-Kutta stages, step control, the error equation.
+
+States of a problem of order q in D dimensions are flat: n = q D numbers, y first and then y'.
+"""
+
+import numpy as np
+
+from probgeo._loops import loop
+
+
+@loop
+def next_stage(
+    k: np.ndarray,
+    stage: int,
+    rates: np.ndarray,
+    point: np.ndarray,
+    start: np.ndarray,
+    h: np.ndarray,
+    weights: np.ndarray,
+) -> None:
+    """Keep the slopes of a stage and move to the point of the next one, for all members.
+
+    k_stage = (y', f) at `point`;  point = start + h sum_j weights_j k_j,  j = 0..stage.
+
+    k (S, A, n), rates (A, D) values of f, point and start (A, n), h (A,), weights (S,).
+    """
+    members, n = start.shape
+    lower = n - rates.shape[1]
+    dimension = rates.shape[1]
+    for a in range(members):
+        for i in range(lower):
+            k[stage, a, i] = point[a, dimension + i]
+        for i in range(dimension):
+            k[stage, a, lower + i] = rates[a, i]
+        for i in range(n):
+            total = 0.0
+            for j in range(stage + 1):
+                total += weights[j] * k[j, a, i]
+            point[a, i] = start[a, i] + h[a] * total
+
+
+@loop
+def judge_steps(
+    k: np.ndarray,
+    point: np.ndarray,
+    last_stage: np.ndarray,
+    start: np.ndarray,
+    h: np.ndarray,
+    size: np.ndarray,
+    rtol: np.ndarray,
+    atol: np.ndarray,
+    e5: np.ndarray,
+    e3: np.ndarray,
+    error: np.ndarray,
+    stiffness: np.ndarray,
+) -> None:
+    """Error of every step over its tolerance, and h times the dominant eigenvalue.
+
+    The estimates e5 and e3 of orders 5 and 3 are combined as h e5^2 / (e5^2 + e3^2 / 100)^(1/2).
+    Components of y^(m) are measured by atol + rtol max|y^(m)|, the largest so far or at the new
+    point, and averaged.
+
+    k (13, A, n), point, last_stage and start (A, n), h, rtol and atol (A,), size (A, q) largest
+    entries of y^(m) so far; error and stiffness (A,) are written to.
+    """
+    members, n = start.shape
+    order = size.shape[1]
+    dimension = n // order
+    stages = k.shape[0]
+    for a in range(members):
+        sum5 = 0.0
+        sum3 = 0.0
+        above = 0.0
+        below = 0.0
+        for m in range(order):
+            largest = size[a, m]
+            for i in range(m * dimension, (m + 1) * dimension):
+                largest = max(largest, abs(point[a, i]))
+            unit = rtol[a] * largest + (atol[a] if m == 0 else 0.0)
+            unit = max(unit, 1e-300)
+            for i in range(m * dimension, (m + 1) * dimension):
+                five = 0.0
+                three = 0.0
+                for j in range(stages):
+                    five += e5[j] * k[j, a, i]
+                    three += e3[j] * k[j, a, i]
+                sum5 += (five / unit) ** 2
+                sum3 += (three / unit) ** 2
+                above += (k[stages - 1, a, i] - k[stages - 2, a, i]) ** 2
+                below += (point[a, i] - last_stage[a, i]) ** 2
+        total = sum5 + 0.01 * sum3
+        error[a] = 0.0 if total == 0.0 else h[a] * sum5 / np.sqrt(total * n)
+        stiffness[a] = 0.0 if below == 0.0 else h[a] * np.sqrt(above / below)
+
+
+@loop
+def error_equation(
+    offsets: np.ndarray,
+    h: np.ndarray,
+    jacobians: np.ndarray,
+    forcing: np.ndarray,
+    columns: np.ndarray,
+    collocation: np.ndarray,
+    iterations: int,
+    errors: np.ndarray,
+) -> None:
+    """Solve x^(q) = sum_m J_m x^(m) + forcing along the steps of every member, by collocation.
+
+    On each step the values at S Radau points c_1..c_S = 1 obey X = x0 + h A F(X), A the
+    `collocation` matrix. They are found by iterating this map, which contracts where |h J| is below
+    6 or so; where `iterations` of it do not suffice (stiff steps), by elimination.
+
+    offsets (B+1,) of steps, h (E,), jacobians (E, S, q, D, D), forcing (E, S, D, C),
+    columns (B, n, C) initial values, errors (E, S, n, C) written to.
+    """
+    S = collocation.shape[0]
+    order, D = jacobians.shape[2], jacobians.shape[3]
+    n = order * D
+    C = columns.shape[2]
+    slope = np.empty((S, n, C))
+    x0 = np.empty((n, C))
+    matrix = np.empty((S * n, S * n))
+    right = np.empty((S * n, C))
+    for b in range(offsets.shape[0] - 1):
+        x0[:] = columns[b]
+        for e in range(offsets[b], offsets[b + 1]):
+            X = errors[e]
+            for s in range(S):
+                X[s] = x0
+            done = False
+            for _ in range(iterations):
+                for s in range(S):
+                    for i in range(n - D):
+                        for c in range(C):
+                            slope[s, i, c] = X[s, D + i, c]
+                    for i in range(D):
+                        for c in range(C):
+                            slope[s, n - D + i, c] = forcing[e, s, i, c]
+                        for m in range(order):
+                            for j in range(D):
+                                J = jacobians[e, s, m, i, j]
+                                for c in range(C):
+                                    slope[s, n - D + i, c] += J * X[s, m * D + j, c]
+                change = 0.0
+                largest = 0.0
+                for s in range(S):
+                    for i in range(n):
+                        for c in range(C):
+                            total = 0.0
+                            for r in range(S):
+                                total += collocation[s, r] * slope[r, i, c]
+                            new = x0[i, c] + h[e] * total
+                            change = max(change, abs(new - X[s, i, c]))
+                            largest = max(largest, abs(new))
+                            X[s, i, c] = new
+                if not change > 1e-3 * largest:
+                    done = True
+                    break
+            if not done:
+                for s in range(S):
+                    for i in range(n):
+                        row = s * n + i
+                        for column in range(S * n):
+                            matrix[row, column] = 0.0
+                        for c in range(C):
+                            right[row, c] = x0[i, c]
+                        for r in range(S):
+                            weight = h[e] * collocation[s, r]
+                            if i < n - D:
+                                matrix[row, r * n + D + i] = -weight
+                            else:
+                                k = i - (n - D)
+                                for m in range(order):
+                                    for j in range(D):
+                                        matrix[row, r * n + m * D + j] = (
+                                            -weight * jacobians[e, r, m, k, j]
+                                        )
+                                for c in range(C):
+                                    right[row, c] += weight * forcing[e, r, k, c]
+                        matrix[row, row] += 1.0
+                if np.isfinite(matrix).all():
+                    solved = np.linalg.solve(matrix, right)
+                    for s in range(S):
+                        for i in range(n):
+                            for c in range(C):
+                                X[s, i, c] = solved[s * n + i, c]
+                else:
+                    X[:] = np.nan
+            x0[:] = X[S - 1]

@@ -1,0 +1,252 @@
+"""Posteriors on meshes: polynomials for the mean, a Wiener shape for what the numerics leave open.
+
+The answer of `Markov` and of geodesics. Every member has a mesh of its own; on each element the
+mean is a polynomial in s, which runs from 0 to 1 along it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import factorial
+
+import numpy as np
+
+from probgeo._loops import loop
+from probgeo.gaussian import covariance_factor
+from probgeo.ode.curve import Posterior, Source
+from probgeo.ode.shape import Shape, find_rows
+from probgeo.ragged import elements_of, members_of, rows_of, take
+
+
+@loop
+def evaluate(
+    pieces: np.ndarray, element: np.ndarray, s: np.ndarray, h: np.ndarray, d: int, out: np.ndarray
+) -> None:
+    """The d-th derivative by t of pieces[element] (degree + 1, D) at s (n,), into out (n, D).
+
+    Horner's rule; an element of length h turns a derivative by s into one by t.
+    """
+    degree, D = pieces.shape[1] - 1, pieces.shape[2]
+    for n in range(len(s)):
+        e = element[n]
+        for i in range(D):
+            out[n, i] = 0.0
+        for k in range(degree, d - 1, -1):
+            falling = 1.0
+            for j in range(d):
+                falling *= (k - j) / h[n]
+            for i in range(D):
+                out[n, i] = out[n, i] * s[n] + falling * pieces[e, k, i]
+
+
+@dataclass(frozen=True)
+class PiecewisePosterior(Posterior):
+    """Gaussian posteriors of B members, each on its own mesh.
+
+    Mean: sum_k pieces[e, k] s^k on element e. Boundary: U(s) U(t)' with columns U that are
+    polynomials alike. Numerical: E_i(t) = g_i(t) Z_i(t), with g the envelope, and Z_i independent
+    error processes of the Wiener `Shape`.
+
+    Attributes
+    ----------
+    t (rows,), offsets (B + 1,) : the nodes of every member
+    pieces (elements, degree + 1, D)
+    spread (elements, degree + 1, D, R), or None if all data are certain
+    envelope (rows, D) : g at the nodes; in between cubic, without overshoot
+    order : of the ODE, and so of the shape: derivatives up to it have error bars
+    pinned : whether both ends are given
+    """
+
+    t: np.ndarray
+    offsets: np.ndarray
+    pieces: np.ndarray
+    spread: np.ndarray | None
+    envelope: np.ndarray
+    order: int
+    pinned: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def dimension(self) -> int:
+        return self.pieces.shape[2]
+
+    @cached_property
+    def shape(self) -> Shape:
+        return Shape.on(self.t, self.offsets, self.order, self.pinned)
+
+    def nodes(self, member: int) -> np.ndarray:
+        return self.t[self.offsets[member] : self.offsets[member + 1]]
+
+    def take(self, members: np.ndarray) -> "PiecewisePosterior":
+        offsets, t, envelope = take(self.offsets, members, self.t, self.envelope)
+        elements = rows_of(elements_of(self.offsets), members)
+        spread = None if self.spread is None else self.spread[elements]
+        pieces = self.pieces[elements]
+        return PiecewisePosterior(t, offsets, pieces, spread, envelope, self.order, self.pinned)
+
+    def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        member, times = self._everyone(t)
+        values = self._polynomials(self.pieces, member, times, derivative)
+        return values.reshape(self.count, len(t), -1)
+
+    def cov(
+        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
+    ) -> np.ndarray:
+        D = self.dimension
+        total = np.zeros((self.count * len(t), D, D))
+        if source != "boundary":
+            total[:, range(D), range(D)] = self._numerical(s, t, derivative)
+        if source != "numerical" and self.spread is not None:
+            left, right = (
+                self.boundary_columns(x, d).reshape(len(total), D, -1)
+                for x, d in zip((s, t), derivative, strict=True)
+            )
+            total += left @ np.swapaxes(right, -1, -2)
+        return total.reshape(self.count, len(t), D, D)
+
+    def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
+        variance = np.zeros((self.count * len(t), self.dimension))
+        if source != "boundary":
+            variance += self._numerical(t, t, (derivative, derivative))
+        if source != "numerical" and self.spread is not None:
+            columns = self.boundary_columns(t, derivative)
+            variance += np.sum(columns**2, axis=-1).reshape(variance.shape)
+        return np.sqrt(np.maximum(variance, 0.0)).reshape(self.count, len(t), -1)
+
+    def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        """How the curve moves with R standard normal numbers behind its data: (B, T, D, R)."""
+        D = self.dimension
+        if self.spread is None:
+            return np.zeros((self.count, len(t), D, 0))
+        member, times = self._everyone(t)
+        flat = self.spread.reshape(*self.spread.shape[:2], -1)
+        values = self._polynomials(flat, member, times, derivative)
+        return values.reshape(self.count, len(t), D, -1)
+
+    def sample(
+        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
+    ) -> np.ndarray:
+        D, T, L = self.dimension, len(t), len(orders)
+        out = np.empty((self.count, n, L, T, D))
+        means = np.stack([self.mean(t, d) for d in orders], axis=1)
+        columns = np.stack([self.boundary_columns(t, d) for d in orders], axis=1)
+        for m, rng in enumerate(rngs):
+            errors = self._draw_errors(m, rng, n, t, orders)
+            moved = rng.standard_normal((n, columns.shape[-1]))
+            out[m] = means[m] + errors + np.einsum("ltir,nr->nlti", columns[m], moved)
+        return out
+
+    def _draw_errors(
+        self, m: int, rng: np.random.Generator, n: int, t: np.ndarray, orders: tuple[int, ...]
+    ) -> np.ndarray:
+        """Joint draws (n, L, T, D) of the numerical error of one member and its derivatives.
+
+        Derivatives of Z are drawn jointly at all times, for all dimensions from one factor, and
+        multiplied with the envelope by Leibniz' rule.
+        """
+        self._has_error_bars(max(orders))
+        T, q = len(t), max(orders) + 1
+        i, j = (x.ravel() for x in np.meshgrid(np.arange(T), np.arange(T), indexing="ij"))
+        joint = self.shape.cov(np.full(T * T, m), t[i], t[j])[:, :q, :q].reshape(T, T, q, q)
+        joint = joint.transpose(0, 2, 1, 3).reshape(T * q, T * q)
+        # derivatives differ by orders of magnitude: factorise correlations, not covariances
+        std = np.sqrt(np.maximum(np.diagonal(joint), 0.0))
+        unit = np.where(std > 0, std, 1.0)
+        factor = std[:, None] * covariance_factor(joint / np.outer(unit, unit))
+        noise = rng.standard_normal((n, T * q, self.dimension))
+        Z = (factor @ noise).reshape(n, T, q, self.dimension)
+        g = self._envelope(np.full(T, m), t, q)
+        parts = [sum(_binomial(d, k) * g[:, d - k] * Z[:, :, k] for k in range(d + 1)) for d in orders]
+        return np.stack(parts, axis=1)
+
+    def _numerical(
+        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]
+    ) -> np.ndarray:
+        """Cov(E_i^(d)(s), E_i^(e)(t)) (B T, D) of every dimension, by Leibniz' rule."""
+        d, e = derivative
+        self._has_error_bars(max(d, e))
+        member, at_s = self._everyone(s)
+        _, at_t = self._everyone(t)
+        k = self.shape.cov(member, at_s, at_t)
+        gs, gt = self._envelope(member, at_s, d + 1), self._envelope(member, at_t, e + 1)
+        total = np.zeros((len(member), self.dimension))
+        for i in range(d + 1):
+            for j in range(e + 1):
+                share = _binomial(d, i) * _binomial(e, j) * k[:, i, j, None]
+                total += share * gs[:, d - i] * gt[:, e - j]
+        return total
+
+    def _has_error_bars(self, derivative: int) -> None:
+        if derivative > self.order:
+            raise ValueError(
+                f"error bars are known of derivatives up to {self.order}, the order of the ODE, "
+                f"got derivative={derivative}"
+            )
+
+    def _envelope(self, member: np.ndarray, t: np.ndarray, count: int) -> np.ndarray:
+        """g and its derivatives, `count` in all, for rows (member, t): (n, count, D)."""
+        element, s, h = self._place(member, t)
+        out = np.empty((len(t), count, self.dimension))
+        for d in range(count):
+            values = np.empty((len(t), self.dimension))
+            evaluate(self._envelope_pieces, element, s, h, d, values)
+            out[:, d] = values
+        return out
+
+    @cached_property
+    def _envelope_pieces(self) -> np.ndarray:
+        return hermite_pieces(self.t, self.offsets, _monotone(self.t, self.offsets, self.envelope))
+
+    def _polynomials(
+        self, pieces: np.ndarray, member: np.ndarray, t: np.ndarray, derivative: int
+    ) -> np.ndarray:
+        element, s, h = self._place(member, t)
+        out = np.empty((len(t), pieces.shape[2]))
+        evaluate(pieces, element, s, h, derivative, out)
+        return out
+
+    def _place(self, member: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Elements (n,) that the times lie in, where in them (0 to 1), and how long they are."""
+        row = find_rows(self.t, self.offsets, member, t)
+        h = self.t[row + 1] - self.t[row]
+        return row - member, (t - self.t[row]) / h, h
+
+    def _everyone(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (member, time) of all members at all times."""
+        member = np.repeat(np.arange(self.count), len(t))
+        return member, np.tile(np.asarray(t, dtype=float), self.count)
+
+
+def hermite_pieces(t: np.ndarray, offsets: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Cubic pieces (elements, 4, D) from values and slopes at the nodes (rows, 2, D)."""
+    left = np.delete(np.arange(len(t)), offsets[1:] - 1)
+    h = (t[left + 1] - t[left])[:, None]
+    c0, d0 = nodes[left, 0], h * nodes[left, 1]
+    c1, d1 = nodes[left + 1, 0], h * nodes[left + 1, 1]
+    rise = c1 - c0
+    return np.ascontiguousarray(
+        np.stack([c0, d0, 3.0 * rise - 2.0 * d0 - d1, d0 + d1 - 2.0 * rise], axis=1)
+    )
+
+
+def _monotone(t: np.ndarray, offsets: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values with slopes (rows, 2, D) whose cubic pieces do not overshoot (Fritsch & Butland).
+
+    The slope at a node is the harmonic mean of those at its sides, zero at ends and extrema.
+    """
+    nodes = np.zeros((len(t), 2, values.shape[1]))
+    nodes[:, 0] = values
+    inner = np.delete(np.arange(len(t)), np.concatenate([offsets[:-1], offsets[1:] - 1]))
+    before, after = (t[inner] - t[inner - 1])[:, None], (t[inner + 1] - t[inner])[:, None]
+    left = (values[inner] - values[inner - 1]) / before
+    right = (values[inner + 1] - values[inner]) / after
+    same = left * right > 0
+    mean = 2.0 * left * right / np.where(same, left + right, 1.0)
+    nodes[inner, 1] = np.where(same, mean, 0.0)
+    return nodes
+
+
+def _binomial(n: int, k: int) -> float:
+    return factorial(n) / (factorial(k) * factorial(n - k))

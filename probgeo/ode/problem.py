@@ -1,0 +1,145 @@
+"""An ODE with its (uncertain) data: what every solver gets."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from probgeo._checks import as_float_array, as_t_span
+from probgeo.functions import Field, as_field
+from probgeo.gaussian import Gaussian, covariance_factor
+
+Kind = Literal["initial", "boundary"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """y^(order) = f(t, y, ...) on [t0, t1] for a batch of B members, and their data.
+
+    Attributes
+    ----------
+    field : Field
+        f, at many rows of many members.
+    kind : "initial" | "boundary"
+    values : array (B, C, D)
+        Data: y(t0) and y(t1) of boundary value problems, y(t0) and derivatives up to order - 1 of
+        initial value problems.
+    spread : array (B, C, D, D) or None
+        Factors A of their covariances A A' (Delta_a, Delta_b or Delta_v in Eq. 3 and 4); None if
+        all are certain.
+    batch_shape : tuple
+        Axes of the batch as the user has them; B is their product.
+    with_args : bool
+        Whether derivatives of the solution by the parameters of f are wanted as well, as columns
+        behind those of the data.
+    """
+
+    field: Field
+    t0: float
+    t1: float
+    order: int
+    kind: Kind
+    values: np.ndarray
+    spread: np.ndarray | None
+    batch_shape: tuple[int, ...]
+    with_args: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    @property
+    def dimension(self) -> int:
+        return self.values.shape[-1]
+
+    @property
+    def duration(self) -> float:
+        return self.t1 - self.t0
+
+    def columns(self) -> np.ndarray | None:
+        """How the data move with R independent standard normal numbers: (B, C, D, R)."""
+        if self.spread is None:
+            return None
+        count, conditions, dimension, _ = self.spread.shape
+        out = np.zeros((count, conditions, dimension, conditions * dimension))
+        for c in range(conditions):
+            out[:, c, :, c * dimension : (c + 1) * dimension] = self.spread[:, c]
+        return out
+
+    def at_start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows (t, state, member) where the solver starts, along the straight line."""
+        state = np.zeros((self.count, self.order, self.dimension))
+        if self.kind == "initial":
+            state[:] = self.values
+        else:
+            state[:, 0] = self.values[:, 0]
+            state[:, 1] = (self.values[:, 1] - self.values[:, 0]) / self.duration
+        return np.full(self.count, self.t0), state, np.arange(self.count)
+
+
+def initial_value_problem(
+    f: Callable | Field, t_span: Any, y0: Any, dy0: Any = None, args: Any = None
+) -> Problem:
+    """Validate and normalise what `solve_ivp` was given."""
+    data = {"y0": y0} if dy0 is None else {"y0": y0, "dy0": dy0}
+    return _problem(f, t_span, data, args, "initial", order=len(data))
+
+
+def boundary_value_problem(
+    f: Callable | Field, t_span: Any, ya: Any, yb: Any, args: Any = None
+) -> Problem:
+    """Validate and normalise what `solve_bvp` was given."""
+    return _problem(f, t_span, {"ya": ya, "yb": yb}, args, "boundary", order=2)
+
+
+def _problem(
+    f: Callable | Field, t_span: Any, data: dict[str, Any], args: Any, kind: Kind, order: int
+) -> Problem:
+    t0, t1 = as_t_span(t_span)
+    gaussians = {name: as_data(name, value) for name, value in data.items()}
+    *batch, dimension = common_shape({name: g.mean.shape for name, g in gaussians.items()})
+    shape = (*batch, dimension)
+    means = [np.broadcast_to(g.mean, shape).reshape(-1, dimension) for g in gaussians.values()]
+    spread = None
+    if any(np.any(g.cov) for g in gaussians.values()):
+        factors = [
+            np.broadcast_to(covariance_factor(g.cov), (*shape, dimension))
+            for g in gaussians.values()
+        ]
+        spread = np.stack([x.reshape(-1, dimension, dimension) for x in factors], axis=1)
+    values = np.stack(means, axis=1)
+    field = as_field(f, order, dimension, args=args, batch_shape=tuple(batch))
+    return _checked(Problem(field, t0, t1, order, kind, values, spread, tuple(batch)))
+
+
+def _checked(problem: Problem) -> Problem:
+    """That f is finite where the solver starts, for at least one member of the batch.
+
+    Single members that are not are left to the solver, which flags them and solves the rest.
+    """
+    start = problem.field.values(*problem.at_start())
+    if start.size and not np.isfinite(start).all(axis=-1).any():
+        raise ValueError(f"f must be finite at the start of the interval, got {start[0]}")
+    return problem
+
+
+def as_data(name: str, value: Any) -> Gaussian:
+    """Initial or boundary values as users give them: an array (..., D) or a Gaussian."""
+    if isinstance(value, Gaussian):
+        return value
+    mean = as_float_array(name, value)
+    if mean.ndim == 0 or mean.shape[-1] == 0:
+        raise ValueError(f"{name} must have shape (..., D) with D >= 1, got {mean.shape}")
+    return Gaussian(mean)
+
+
+def common_shape(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that all data broadcast to."""
+    described = " and ".join(f"{name} {shape}" for name, shape in shapes.items())
+    if len({shape[-1] for shape in shapes.values()}) > 1:
+        raise ValueError(f"the last axes must be of one size D, got {described}")
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError as error:
+        raise ValueError(f"the leading (batch) axes must broadcast, got {described}") from error

@@ -1,0 +1,130 @@
+"""`solve_ivp` and `solve_bvp`: an ODE and its data in, a posterior over curves out."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from probgeo._checks import is_traced
+from probgeo.gaussian import Gaussian
+from probgeo.ode.curve import Curve, warn
+from probgeo.ode.markov import Markov
+from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
+
+
+class Solver(Protocol):
+    """What `solver=` takes: see `probgeo.solvers`."""
+
+    def solve(self, problem: Problem, guess: Any = None) -> Curve: ...
+
+
+def solve_ivp(
+    f: Callable,
+    t_span: Any,
+    y0: Any,
+    dy0: Any = None,
+    *,
+    solver: Solver | None = None,
+    args: Any = None,
+) -> Curve:
+    """Posterior over the solution of an initial value problem.
+
+    Parameters
+    ----------
+    f : callable
+        f(t, y) for y' = f or, if `dy0` is given, f(t, y, dy) for y'' = f. Written with jax.numpy
+        for one point, y and dy of shape (D,); or with NumPy or PyTorch for many rows at once, see
+        `probgeo.functions`.
+    t_span : (t0, t1)
+        Interval, t0 < t1.
+    y0, dy0 : array (..., D) or Gaussian
+        Initial value (and slope) at t0; leading axes are a batch.
+    solver : optional
+        One of `probgeo.solvers`; `solvers.Markov()` by default.
+    args : pytree of arrays, optional
+        Parameters of f, which is then called with them last. Each array has the batch axes of the
+        values in front, so that every member of a batch has parameters of its own.
+
+    Returns
+    -------
+    Curve
+
+    Examples
+    --------
+    >>> from probgeo import Gaussian, solve_ivp
+    >>> x0 = Gaussian([1.0], [[0.01]])
+    >>> curve = solve_ivp(lambda t, x: -x, (0.0, 2.0), x0)
+    >>> curve.mean([0.0, 2.0]).shape
+    (2, 1)
+    """
+    data = {"y0": y0} if dy0 is None else {"y0": y0, "dy0": dy0}
+    if _is_traced(data, args):
+        from probgeo.ode.inside_jax import traced_initial
+
+        return traced_initial(f, t_span, data, solver or Markov(), args)
+    return _solve(initial_value_problem(f, t_span, y0, dy0, args), solver, None)
+
+
+def solve_bvp(
+    f: Callable,
+    t_span: Any,
+    ya: Any,
+    yb: Any,
+    *,
+    solver: Solver | None = None,
+    guess: Any = None,
+    args: Any = None,
+) -> Curve:
+    """Posterior over the solution of the boundary value problem y'' = f(t, y, dy).
+
+    Parameters
+    ----------
+    f : callable
+        As for `solve_ivp`.
+    t_span : (t0, t1)
+        Interval, t0 < t1.
+    ya, yb : array (..., D) or Gaussian
+        Values at t0 and t1; leading axes are a batch.
+    solver : optional
+        One of `probgeo.solvers`; `solvers.Markov()` by default.
+    guess : Curve, function or array, optional
+        Where to start instead of the straight line: another solution, a function t -> (..., D),
+        or samples (..., T, D) at equal steps over t_span.
+    args : pytree of arrays, optional
+        Parameters of f, which is then called with them last. Each array has the batch axes of the
+        values in front, so that every member of a batch has parameters of its own.
+
+    Returns
+    -------
+    Curve
+
+    Examples
+    --------
+    >>> from probgeo import solve_bvp
+    >>> curve = solve_bvp(lambda t, y, dy: -y, (0.0, 1.0), [0.0], [1.0])
+    >>> bool(curve.converged)
+    True
+    """
+    if _is_traced({"ya": ya, "yb": yb}, args):
+        from probgeo.ode.inside_jax import traced_boundary
+
+        return traced_boundary(f, t_span, {"ya": ya, "yb": yb}, solver or Markov(), guess, args)
+    return _solve(boundary_value_problem(f, t_span, ya, yb, args), solver, guess)
+
+
+def _solve(problem: Problem, solver: Solver | None, guess: Any) -> Curve:
+    curve = (Markov() if solver is None else solver).solve(problem, guess)
+    warn(curve, "solutions", stacklevel=4)
+    return curve
+
+
+def _is_traced(data: dict[str, Any], args: Any) -> bool:
+    """Whether a JAX transformation is under way that the answer has to take part in."""
+    parts = [x for v in data.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))]
+    return is_traced(*parts, *_leaves(args))
+
+
+def _leaves(tree: Any) -> list[Any]:
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple):
+        return [leaf for branch in tree for leaf in _leaves(branch)]
+    return [] if tree is None else [tree]
