@@ -6,13 +6,11 @@ means are dark, samples lighter and thin, nodes light with a dark rim, bands and
 
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from probgeo._old.gaussian import Gaussian, covariance_factor
-from probgeo._old.geometry import Metric, as_metric
-from probgeo._old.ode.curve import Curve
+from probgeo.gaussian import Gaussian, covariance_factor
+from probgeo.metrics import Metric, as_metric
+from probgeo.ode.curve import Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -274,7 +272,7 @@ def mean(
     ellipse(centre, ax, colour=COLOURS["mean"])
     before = len(ax.lines)
     ellipse(
-        Gaussian.unchecked(centre.mean, jnp.asarray(estimator.statistical_cov_)),
+        Gaussian.unchecked(centre.mean, np.asarray(estimator.statistical_cov_)),
         ax,
         colour=COLOURS["mean"],
     )
@@ -385,8 +383,8 @@ def _tensors(
 ) -> np.ndarray:
     """M (count^2, 2, 2) at points that fill a rectangle, row by row from the bottom."""
     x, y = np.meshgrid(np.linspace(left, right, count), np.linspace(bottom, top, count))
-    at = jnp.asarray(np.stack([x.ravel(), y.ravel()], axis=1))
-    return np.asarray(jax.vmap(function)(at))
+    at = np.stack([x.ravel(), y.ravel()], axis=1)
+    return function.tensors(at)
 
 
 def _ellipses(function: Metric, extent: tuple, count: int, ax: "Axes") -> None:
@@ -401,7 +399,7 @@ def _ellipses(function: Metric, extent: tuple, count: int, ax: "Axes") -> None:
     shapes = np.linalg.inv(np.where(usable[:, None, None], tensors, np.eye(2)))
     widest = np.sqrt(np.linalg.eigvalsh(shapes[usable])[:, -1].max()) if usable.any() else 1.0
     radius = 0.45 * min((right - left) / count, (top - bottom) / count) / widest
-    balls = Gaussian.unchecked(jnp.asarray(centres[usable]), jnp.asarray(shapes[usable]))
+    balls = Gaussian.unchecked(centres[usable], shapes[usable])
     before = len(ax.lines)
     ellipse(balls, ax, n_std=radius, colour=COLOURS["second"])
     for line in ax.lines[before:]:

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from probgeo._old._checks import is_concrete
+from probgeo._checks import is_traced
 
-FORMAT = 1
+FORMAT = 2  # 1 was that of version 0.1
 STRUCTURE = "structure"
 TRUSTED = ("probgeo", "jax")  # packages whose classes and functions are found by name
 
@@ -47,8 +45,6 @@ def save(result: Any, path: str | Path) -> Path:
     >>> bool((again.mean(0.5) == curve.mean(0.5)).all())
     True
     """
-    if not is_concrete(result):
-        raise TypeError("inside a JAX transformation there is nothing to save yet")
     arrays: list[np.ndarray] = []
     structure = {"format": FORMAT, "result": _describe(result, arrays, "result")}
     target = Path(path)
@@ -91,7 +87,9 @@ def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
 def _describe(value: Any, arrays: list[np.ndarray], where: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
+    if is_traced(value):
+        raise TypeError(f"{where} cannot be saved inside a JAX transformation: it has no value yet")
+    if isinstance(value, np.ndarray | np.generic) or _is_foreign_array(value):
         return _describe_array(value, arrays, where)
     if isinstance(value, dict):
         pairs = [(_describe(k, arrays, where), v) for k, v in value.items()]
@@ -120,8 +118,12 @@ def _describe_array(value: Any, arrays: list[np.ndarray], where: str) -> Any:
             raise TypeError(f"{where} cannot be saved: it is an array of objects")
         return {"texts": texts, "shape": list(array.shape)}
     arrays.append(array)
-    kind = "jax" if isinstance(value, jax.Array) else "numpy"
-    return {kind: len(arrays) - 1, "scalar": isinstance(value, np.generic)}
+    return {"numpy": len(arrays) - 1, "scalar": isinstance(value, np.generic)}
+
+
+def _is_foreign_array(value: Any) -> bool:
+    """Whether it is an array of JAX or PyTorch, which comes back as one of NumPy."""
+    return hasattr(value, "__array__") and hasattr(value, "dtype") and hasattr(value, "shape")
 
 
 def _describe_name(value: Any, where: str) -> Any:
@@ -155,8 +157,6 @@ def _rebuild(node: Any, array: Callable[[int], np.ndarray], own: dict[str, Any])
     match node:
         case {"numpy": k, "scalar": scalar}:
             return array(k)[()] if scalar else array(k)
-        case {"jax": k}:
-            return jnp.asarray(array(k))
         case {"texts": texts, "shape": shape}:
             return np.array(texts, dtype=object).reshape(shape)
         case {"dict": pairs}:
