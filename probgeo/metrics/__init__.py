@@ -1,0 +1,6 @@
+"""Metrics that `Manifold` takes as an argument: learned, pulled back, or in closed form."""
+
+from probgeo.metrics.base import EnergyTerms, Metric, as_metric
+from probgeo.metrics.local import LocalMetrics
+
+__all__ = ["EnergyTerms", "LocalMetrics", "Metric", "as_metric"]

@@ -1,0 +1,230 @@
+"""What the engine may ask of a metric, and the geodesic equation it implies.
+
+A geodesic is a stationary curve of the energy, the integral of L(c, c') = c' M(c) c' / 2. Its
+Euler-Lagrange equation is
+
+    M(c) c'' = dL/dx - (d^2 L / dv dx) c',
+
+the first term being 1/2 grad_c (c' M(c) c') and the second (dM/dt) c': never the D^3 numbers of
+dM/dc. Eq. 2 of the paper prints another right-hand side (erratum 1), see `printed_acceleration`.
+"""
+
+import sys
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probgeo._checks import is_traced
+from probgeo._repr import described
+from probgeo.metrics.loops import solve_rows
+
+
+class EnergyTerms(NamedTuple):
+    """L = v' M(x) v / 2 at n rows, with its derivatives.
+
+    The second ones are empty, (0, D, D), where they were not asked for.
+    """
+
+    energy: np.ndarray  # (n,)
+    by_x: np.ndarray  # (n, D)
+    by_v: np.ndarray  # (n, D), M v
+    xx: np.ndarray  # (n, D, D)
+    xv: np.ndarray  # (n, D, D), [i, j] = d^2 L / dx_i dv_j
+    vv: np.ndarray  # (n, D, D), M
+
+    @classmethod
+    def empty(cls, count: int, dimension: int, second: bool) -> "EnergyTerms":
+        """Room for the numbers, which a loop fills in."""
+        rows = np.empty((2, count, dimension))
+        matrices = np.empty((3, count if second else 0, dimension, dimension))
+        return cls(np.empty(count), rows[0], rows[1], matrices[0], matrices[1], matrices[2])
+
+
+class Metric(ABC):
+    """A smoothly varying inner product: at every point x (D,) a positive definite M(x) (D, D).
+
+    A metric of one's own is a class with one method, `__call__`, written for one point with
+    jax.numpy, NumPy or torch; a plain function does as well (see `as_metric`). Everything else
+    follows from it by differentiation. The metrics of this package answer in closed form.
+
+    Methods whose names are plural take many rows (n, D) and are what the engine uses. The others
+    take one point or many, (..., D).
+
+    Examples
+    --------
+    >>> class Cone(Metric):
+    ...     def __call__(self, x):
+    ...         return np.diag([2.0, 1.0]) * (1.0 + x @ x)
+    >>> float(Cone().energy([1.0, 0.0], [1.0, 1.0]))
+    6.0
+    """
+
+    is_flat: bool = False  # geodesics are straight lines
+
+    @abstractmethod
+    def __call__(self, x: Any) -> Any:
+        """M(x)."""
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    @property
+    def dimension(self) -> int | None:
+        """D, if the metric knows it."""
+        return None
+
+    # --- many rows at once: what the engine uses --------------------------------------------
+
+    def tensors_at(self, x: np.ndarray) -> np.ndarray:
+        """M (n, D, D) at rows x (n, D)."""
+        return self._by_function.tensors_at(x)
+
+    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """L = v' M(x) v / 2 at rows x, v (n, D)."""
+        return 0.5 * self.inner(x, v, v)
+
+    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
+        """L with its first and, if asked for, second derivatives at rows x, v (n, D).
+
+        NaN or infinite where there is no metric.
+        """
+        return self._by_function.energy_terms(x, v, second)
+
+    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """c'' (n, D) of geodesics with c = x and c' = v; NaN where M is not positive definite."""
+        terms = self.energy_terms(x, v)
+        force = terms.by_x - np.matmul(v[:, None, :], terms.xv)[:, 0]  # erratum 1; v' xv = xv' v
+        return solve_rows(terms.vv, np.ascontiguousarray(force[:, :, None]))[:, :, 0]
+
+    def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Derivatives (n, 2, D, D) of c'': [:, 0] by x, [:, 1] by v."""
+        return self._by_function.acceleration_jacobians(x, v)
+
+    def inner(self, x: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """u' M(x) v (n,) at rows x, u, v (n, D)."""
+        return np.einsum("ni,nij,nj->n", u, self.tensors_at(x), v)
+
+    def landmarks(self) -> np.ndarray:
+        """Points (L, D) worth a detour; possibly none."""
+        return np.empty((0, self.dimension or 0))
+
+    def smoother(self, share: float) -> "Metric | None":
+        """A metric like this one that changes less abruptly; as it is for share 1."""
+        return None
+
+    # --- one point, or many: what users see ---------------------------------------------------
+
+    def apply(self, x: Any, v: Any) -> Any:
+        """M(x) v."""
+        if is_traced(x, v):
+            return _in_jax().apply(self, x, v)
+        x, v, shape = _as_rows(x, v)
+        return np.einsum("nij,nj->ni", self.tensors_at(x), v).reshape(shape)
+
+    def solve(self, x: Any, p: Any) -> Any:
+        """M(x)^-1 p; NaN where M(x) is not positive definite."""
+        if is_traced(x, p):
+            return _in_jax().solve(self, x, p)
+        x, p, shape = _as_rows(x, p)
+        return solve_rows(self.tensors_at(x), p[:, :, None].copy())[:, :, 0].reshape(shape)
+
+    def energy(self, x: Any, v: Any) -> Any:
+        """v' M(x) v, the squared speed of a curve at x with velocity v."""
+        if is_traced(x, v):
+            return _in_jax().energy(self, x, v)
+        x, v, shape = _as_rows(x, v)
+        return 2.0 * self.energies(x, v).reshape(shape[:-1])
+
+    def acceleration(self, x: Any, v: Any) -> Any:
+        """c'' of the geodesic with c = x and c' = v."""
+        if is_traced(x, v):
+            return _in_jax().acceleration(self, x, v)
+        x, v, shape = _as_rows(x, v)
+        return self.accelerations(x, v).reshape(shape)
+
+    @cached_property
+    def _by_function(self) -> Any:
+        """The rows' answers for a metric that is known by `__call__` alone."""
+        from probgeo.metrics.function import MetricFunction
+
+        return MetricFunction(self.__call__)
+
+
+def array_module(x: Any) -> Any:
+    """jax.numpy for an array or tracer of JAX, else NumPy: formulas are written once for both."""
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(x, jax.Array):
+        return jax.numpy
+    return np
+
+
+class ClosedForm(Metric):
+    """A metric whose formula is written for points (..., D), in NumPy or JAX alike."""
+
+    def __call__(self, x: Any) -> Any:
+        """M (..., D, D) at x (..., D): JAX arrays for those of JAX, else NumPy."""
+        xp = array_module(x)
+        return self._formula(x if xp is not np else np.asarray(x, dtype=np.float64), xp)
+
+    @abstractmethod
+    def _formula(self, x: Any, xp: Any) -> Any:
+        """M(x), with the functions of the array module `xp`."""
+
+    def tensors_at(self, x: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(self._formula(x, np))
+
+
+def as_metric(metric: Any, dimension: int | None = None) -> Metric:
+    """`metric` as a `Metric`: one already, or a function x (D,) -> (D, D) in JAX, NumPy or torch.
+
+    With `dimension`, also make sure that it can be called for a point of that many coordinates and
+    returns a symmetric matrix of the right shape.
+
+    Examples
+    --------
+    >>> metric = as_metric(lambda x: np.eye(2) * (1.0 + x @ x), dimension=2)
+    >>> metric.apply([1.0, 0.0], [0.0, 3.0]).tolist()
+    [0.0, 6.0]
+    """
+    if not callable(metric):
+        given = f"an array of shape {metric.shape}" if hasattr(metric, "shape") else repr(metric)
+        raise TypeError(
+            f"metric must be a function x (D,) -> (D, D), got {given}; "
+            "a constant one is metrics.Flat(A)"
+        )
+    from probgeo.metrics.function import FunctionMetric
+
+    made = metric if isinstance(metric, Metric) else FunctionMetric(metric)
+    if dimension is not None:
+        check_dimension(made, dimension)
+    return made
+
+
+def check_dimension(metric: Metric, dimension: int) -> None:
+    """That a metric takes points of so many coordinates."""
+    if metric.dimension is not None and metric.dimension != dimension:
+        raise ValueError(
+            f"the metric is one of {metric.dimension} dimensions, got points of {dimension}"
+        )
+    if "_by_function" in vars(type(metric)) or type(metric).tensors_at is Metric.tensors_at:
+        metric._by_function.check(dimension)
+
+
+def _as_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """x and v, which broadcast, as rows (n, D), and the shape they had."""
+    x, v = np.asarray(x, dtype=np.float64), np.asarray(v, dtype=np.float64)
+    if x.ndim == 0 or v.ndim == 0 or x.shape[-1] != v.shape[-1]:
+        raise ValueError(
+            f"x and v must have shape (..., D) of one size D, got {x.shape}, {v.shape}"
+        )
+    shape = np.broadcast_shapes(x.shape, v.shape)
+    x, v = (np.array(np.broadcast_to(y, shape)).reshape(-1, shape[-1]) for y in (x, v))
+    return x, v, shape
+
+
+def _in_jax() -> Any:
+    from probgeo.metrics import in_jax
+
+    return in_jax

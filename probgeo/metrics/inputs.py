@@ -1,0 +1,74 @@
+"""Checks on data and tensors. Each error names the argument, what was given and what is right."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import as_float_array
+
+
+def as_points(name: str, value: Any, least: int = 1) -> np.ndarray:
+    """`value` as at least `least` finite points (N, D)."""
+    points = as_float_array(name, value)
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (N, D), one point a row, got {points.shape}")
+    if len(points) < least:
+        raise ValueError(f"{name} must hold at least {least} points, got {len(points)}")
+    return points
+
+
+def as_data(name: str, value: Any, least: int = 1) -> np.ndarray:
+    """`value` as data (N, D) that do not all coincide."""
+    data = as_points(name, value, least)
+    if np.all(data == data[0]):
+        raise ValueError(f"{name} must hold distinct points, got {len(data)} copies of {data[0]}")
+    return data
+
+
+def as_tensors(name: str, value: Any, count: int, dimension: int) -> np.ndarray:
+    """`value` as `count` metric tensors: positive definite (K, D, D), or positive (K, D)."""
+    tensors = as_float_array(name, value)
+    shapes = (count, dimension), (count, dimension, dimension)
+    if tensors.shape not in shapes:
+        raise ValueError(
+            f"{name} must have shape {shapes[1]}, or {shapes[0]} if diagonal, to go with "
+            f"{count} centers in {dimension} dimensions, got {tensors.shape}"
+        )
+    if tensors.ndim == 2:
+        if not np.all(tensors > 0):
+            k, d = np.argwhere(tensors <= 0)[0]
+            raise ValueError(
+                f"diagonal {name} must be positive, got {name}[{k}, {d}] = {tensors[k, d]:.3g}"
+            )
+        return tensors
+    for k, tensor in enumerate(tensors):
+        check_tensor(f"{name}[{k}]", tensor)
+    # round-off aside they are symmetric; now they are exactly
+    return 0.5 * (tensors + tensors.swapaxes(1, 2))
+
+
+def check_tensor(name: str, tensor: np.ndarray) -> None:
+    """That a finite (D, D) matrix is symmetric and positive definite."""
+    gap = np.abs(tensor - tensor.T).max()
+    if gap > 1e-9 * np.abs(tensor).max():
+        raise ValueError(f"{name} must be symmetric, got entries that differ by {gap:.3g}")
+    eigenvalues = np.linalg.eigvalsh(tensor)
+    if not is_positive_definite(eigenvalues):
+        raise ValueError(
+            f"{name} must be positive definite, got eigenvalues from {eigenvalues[0]:.3g} to "
+            f"{eigenvalues[-1]:.3g}"
+        )
+
+
+def is_positive_definite(eigenvalues: np.ndarray) -> np.ndarray:
+    """Whether ascending eigenvalues (..., D) are positive beyond the round-off in them."""
+    noise = eigenvalues.shape[-1] * np.finfo(float).eps
+    return eigenvalues[..., 0] > noise * np.abs(eigenvalues[..., -1])
+
+
+def as_function(name: str, value: Any) -> Callable:
+    """`value`, if it can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {type(value).__name__}")
+    return value

@@ -1,0 +1,123 @@
+"""The paper's learned metric: local tensors, blended smoothly (Eq. 8 and 9)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import as_positive
+from probgeo.metrics import loops
+from probgeo.metrics.base import ClosedForm, EnergyTerms, array_module
+from probgeo.metrics.inputs import as_points, as_tensors
+
+NO_MATRICES = (0, 1, 1)
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class LocalMetrics(ClosedForm):
+    """M(x) = sum_k w_k(x) M_k with weights w_k(x) ~ exp(-rho/2 (x - mu_k)' M_k (x - mu_k)).
+
+    The weights are a softmax: far from all centres the nearest tensor is left, and M(x) stays
+    finite and positive definite. Everything costs O(K D^2) a point.
+
+    Parameters
+    ----------
+    centers : array (K, D)
+        mu_k.
+    tensors : array (K, D, D), or (K, D) if diagonal
+        M_k, symmetric positive definite.
+    rho : float
+        How sharply one tensor gives way to the next; 0 blends them evenly everywhere.
+
+    References
+    ----------
+    Hauberg, Freifeld & Black (2012), A geometric take on metric learning.
+
+    Examples
+    --------
+    >>> metric = LocalMetrics(centers=[[0.0, 0.0], [4.0, 0.0]], tensors=[[1.0, 1.0], [4.0, 1.0]])
+    >>> metric(np.array([0.0, 1.0])).round(6).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    >>> metric.with_rho(0.0)(np.array([0.0, 1.0])).tolist()
+    [[2.5, 0.0], [0.0, 1.0]]
+    """
+
+    centers: np.ndarray
+    tensors: np.ndarray
+    rho: float
+
+    def __init__(self, centers: Any, tensors: Any, rho: Any = 1.0) -> None:
+        points = as_points("centers", centers)
+        object.__setattr__(self, "centers", points)
+        object.__setattr__(self, "tensors", as_tensors("tensors", tensors, *points.shape))
+        object.__setattr__(self, "rho", as_positive("rho", rho, or_zero=True))
+
+    @property
+    def dimension(self) -> int:
+        return self.centers.shape[1]
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the tensors are given by their diagonals."""
+        return self.tensors.ndim == 2
+
+    @property
+    def is_flat(self) -> bool:  # type: ignore[override]
+        return len(self.centers) == 1 or self.rho == 0.0
+
+    def with_rho(self, rho: Any) -> "LocalMetrics":
+        """The same metric, sharper or smoother."""
+        return LocalMetrics(self.centers, self.tensors, rho)
+
+    def landmarks(self) -> np.ndarray:
+        """The centres."""
+        return self.centers
+
+    def smoother(self, share: float) -> "LocalMetrics":
+        """The same with rho times `share`."""
+        return self.with_rho(share * self.rho)
+
+    def weights(self, x: Any) -> Any:
+        """w_k(x) (..., K), which sum to one (Eq. 9)."""
+        xp = array_module(x)
+        offsets = xp.asarray(x)[..., None, :] - self.centers
+        if self.is_diagonal:
+            squares = xp.sum(self.tensors * offsets**2, axis=-1)
+        else:
+            squares = xp.einsum("...ki,kij,...kj->...k", offsets, self.tensors, offsets)
+        logs = -0.5 * self.rho * squares
+        weights = xp.exp(logs - xp.max(logs, axis=-1, keepdims=True))
+        return weights / xp.sum(weights, axis=-1, keepdims=True)
+
+    def _formula(self, x: Any, xp: Any) -> Any:
+        blend = xp.tensordot(self.weights(x), self.tensors, axes=1)
+        return blend[..., None] * np.eye(self.dimension) if self.is_diagonal else blend
+
+    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        terms = EnergyTerms(
+            np.empty(len(x)), np.empty((0, 1)), np.empty((0, 1)), *np.empty((3, *NO_MATRICES))
+        )
+        return self._fill(x, v, loops.ENERGY, terms).energy
+
+    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
+        level = loops.SECOND if second else loops.FIRST
+        return self._fill(x, v, level, EnergyTerms.empty(*x.shape, second))
+
+    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        terms = EnergyTerms(
+            np.empty(len(x)),
+            np.empty(x.shape),
+            np.empty(x.shape),
+            *np.empty((2, *NO_MATRICES)),
+            np.empty((*x.shape, self.dimension)),
+        )
+        self._fill(x, v, loops.FORCE, terms)
+        return loops.solve_rows(terms.vv, terms.by_x[:, :, None])[:, :, 0]
+
+    def _fill(self, x: np.ndarray, v: np.ndarray, level: int, terms: EnergyTerms) -> EnergyTerms:
+        if self.is_diagonal:
+            loops.local_terms_diagonal(x, v, self.centers, self.tensors, self.rho, level, *terms)
+        else:
+            size = (0,) * self.dimension
+            loops.local_terms(x, v, self.centers, self.tensors, self.rho, size, level, *terms)
+        return terms
