@@ -5,13 +5,17 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SITE   := build/docs
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-uncompiled lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/probgeo reproduce --quick --out figures
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# the loops alone, as the Python they are written in
+test-uncompiled: $(READY)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -q -m loops -o addopts=--strict-markers tests
 
 lint: $(READY)
 	$(BIN)/ruff check .
