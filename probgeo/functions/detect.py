@@ -1,0 +1,340 @@
+"""Finding out in which framework a function is written.
+
+A plain function is tried at one point with JAX (which only looks at shapes), then at a few rows with
+NumPy, then with PyTorch, if that is in use. What it raises on the way decides what users are told.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probgeo.functions.field import Field
+from probgeo.functions.rows import RowFunction
+from probgeo.functions.trees import as_parameter, leaves_of, rebuilt
+from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
+
+WRAPPERS = (JaxFunction, NumpyFunction, TorchFunction)
+ADVICE = (
+    "To say which it is, wrap it in probgeo.functions.JaxFunction (one point), NumpyFunction "
+    "(rows) or TorchFunction (rows)"
+)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """How a function is called: at one point, or at rows with an axis in front of every array.
+
+    `shapes` are those of the numbers at one point, `expected` that of the answer, if it is known;
+    `args` are parameters, with one row a member, or None.
+    """
+
+    signature: str
+    shapes: tuple[tuple[int, ...], ...]
+    expected: tuple[int, ...] | None
+    args: Any = None
+
+    @property
+    def leaves(self) -> list[np.ndarray]:
+        return leaves_of(self.args)
+
+
+def as_field(
+    f: Any,
+    order: int,
+    dimension: int,
+    args: Any = None,
+    batch_shape: tuple[int, ...] = (),
+) -> Field:
+    """The right-hand side of an ODE as values and Jacobians at many rows.
+
+    Parameters
+    ----------
+    f : Field, JaxFunction, NumpyFunction, TorchFunction, torch.nn.Module or function
+        f(t, y) if `order` is 1, f(t, y, dy) if it is 2, with `args` last if they are given. Of a
+        plain function it is found out how it is written: for one point with jax.numpy, else for
+        rows with NumPy or torch.
+    order : 1 or 2
+    dimension : int
+        D, the size of y.
+    args : pytree of arrays, optional
+        Parameters of f; every array has the axes `batch_shape` in front.
+    batch_shape : tuple
+        Axes of the batch; row members are numbered along them, the last one fastest.
+
+    Returns
+    -------
+    Field
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> field = as_field(lambda t, y: np.cos(y), order=1, dimension=2)
+    >>> field.values([0.0], [[[0.0, np.pi]]], [0]).tolist()
+    [[1.0, -1.0]]
+    """
+    if isinstance(f, Field):
+        _check_field(f, order, dimension)
+        return f
+    tree, form = _parameters(args, batch_shape)
+    names = ["t", "y", "dy"][: order + 1] + ([] if args is None else ["args"])
+    shapes = ((), *[(dimension,)] * order)
+    call = _Call(f"f({', '.join(names)})", shapes, (dimension,), tree)
+
+    def make(kind: str, function: Callable, jacobian: Callable | None) -> Field:
+        if kind == "jax":
+            from probgeo.functions.in_jax import JaxField
+
+            return JaxField(function, order, dimension, leaves_of(tree), form)
+        if kind == "numpy":
+            from probgeo.functions.in_numpy import NumpyField
+
+            return NumpyField(function, order, dimension, tree, jacobian)
+        from probgeo.functions.in_torch import TorchField
+
+        return TorchField(function, order, dimension, tree)
+
+    kind, _ = _find_out(f, call, form)
+    function, jacobian = _unwrapped(f)
+    return make(kind, function, jacobian)
+
+
+def as_row_function(
+    f: Any, dimension: int, what: str = "f", out_shape: tuple[int, ...] | None = None
+) -> RowFunction:
+    """A map x -> array as values and derivatives at many rows.
+
+    Parameters
+    ----------
+    f : RowFunction, JaxFunction, NumpyFunction, TorchFunction, torch.nn.Module or function
+        f(x), of one point x (D,) with jax.numpy, or of rows x (n, D) with NumPy or torch.
+    dimension : int
+        D.
+    what : str
+        What errors call it.
+    out_shape : tuple, optional
+        The shape that its value at one point must have.
+
+    Returns
+    -------
+    RowFunction
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> height = as_row_function(lambda x: x[0] ** 2 + 3.0 * x[1], dimension=2, out_shape=())
+    >>> height.scalar_terms(np.array([[2.0, 1.0]]))[1].tolist()
+    [[4.0, 3.0]]
+    """
+    if isinstance(f, RowFunction):
+        return f
+    call = _Call(f"{what}(x)", ((dimension,),), out_shape)
+    kind, found = _find_out(f, call, None)
+    function, _ = _unwrapped(f)
+    if kind == "jax":
+        from probgeo.functions.in_jax import JaxRowFunction
+
+        return JaxRowFunction(function, dimension, found)
+    if kind == "numpy":
+        from probgeo.functions.in_numpy import NumpyRowFunction
+
+        return NumpyRowFunction(function, dimension, found)
+    from probgeo.functions.in_torch import TorchRowFunction
+
+    return TorchRowFunction(function, dimension, found)
+
+
+def _check_field(field: Field, order: int, dimension: int) -> None:
+    if field.order != order or field.dimension != dimension:
+        raise ValueError(
+            f"f is a field of order {field.order} in {field.dimension} dimensions, but the data "
+            f"are those of order {order} in {dimension}"
+        )
+
+
+def _parameters(args: Any, batch_shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The arrays of args with one row a member, in a tree, and JAX's name for its form, if any."""
+    if args is None:
+        return None, None
+    jax = sys.modules.get("jax")
+    if jax is None:
+        leaves = [as_parameter(leaf, batch_shape) for leaf in leaves_of(args)]
+        return rebuilt(args, leaves), None
+    given, form = jax.tree.flatten(args)
+    return jax.tree.unflatten(form, [as_parameter(leaf, batch_shape) for leaf in given]), form
+
+
+def _unwrapped(f: Any) -> tuple[Callable, Callable | None]:
+    if isinstance(f, NumpyFunction):
+        return f.f, f.jacobian
+    return (f.f, None) if isinstance(f, WRAPPERS) else (f, None)
+
+
+def _is_module(f: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(f, torch.nn.Module)
+
+
+def _find_out(f: Any, call: _Call, form: Any) -> tuple[str, tuple[int, ...]]:
+    """The framework that evaluates f, and the shape of its value at one point."""
+    function, _ = _unwrapped(f)
+    name = call.signature.split("(")[0]
+    if not callable(function):
+        raise TypeError(f"{name} must be a function, got {type(function).__name__}")
+    trials = _trials(f)
+    errors: dict[str, Exception] = {}
+    for kind in trials:
+        try:
+            return kind, TRIALS[kind](function, call, form)
+        except Exception as error:  # any: what a function raises in the wrong framework is open
+            errors[kind] = error
+    raise _explanation(name, call, errors) from next(iter(errors.values()))
+
+
+def _trials(f: Any) -> list[str]:
+    for wrapper, kind in zip(WRAPPERS, ("jax", "numpy", "torch"), strict=True):
+        if isinstance(f, wrapper):
+            return [kind]
+    if _is_module(f):
+        return ["torch"]
+    jax = ["jax"] if importlib.util.find_spec("jax") else []
+    return [*jax, "numpy", *(["torch"] if "torch" in sys.modules else [])]
+
+
+class WrongShapeError(ValueError):
+    """A function returned something that is not an array of the right shape."""
+
+
+def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> tuple[int, ...]:
+    shape = getattr(got, "shape", None)
+    if shape is None or (wanted is not None and tuple(shape) != wanted):
+        described = type(got).__name__ if shape is None else tuple(shape)
+        wanted_text = "an array" if wanted is None else f"shape {wanted}"
+        raise WrongShapeError(f"{call.signature} must return {wanted_text} {where}, got {described}")
+    return tuple(shape)
+
+
+def _try_jax(f: Callable, call: _Call, form: Any) -> tuple[int, ...]:
+    import jax
+
+    from probgeo.functions.in_jax import double_precision
+
+    with double_precision():
+        arguments = [jax.ShapeDtypeStruct(shape, np.float64) for shape in call.shapes]
+        if call.args is not None:
+            leaves, form = jax.tree.flatten(call.args)
+            one = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+            arguments.append(jax.tree.unflatten(form, one))
+        out = jax.eval_shape(f, *arguments)
+    return _checked_shape(out, call, call.expected, "for one point")
+
+
+def _probe(call: _Call) -> list[np.ndarray]:
+    """A few rows; not as many as there are dimensions, or else mixed-up axes might go unnoticed."""
+    rng = np.random.default_rng(0)
+    rows = 4 if all(shape != (4,) for shape in call.shapes) else 5
+    return [rng.standard_normal((rows, *shape)) for shape in call.shapes]
+
+
+def _try_numpy(f: Callable, call: _Call, form: Any) -> tuple[int, ...]:
+    def evaluate(*rows: Any) -> np.ndarray:
+        out = f(*rows)
+        if type(out).__module__.startswith("jax"):
+            raise TypeError(
+                f"{call.signature} returned an array of JAX for rows of NumPy: functions written "
+                "with jax.numpy are for one point"
+            )
+        return out
+
+    return _try_rows(evaluate, call)
+
+
+def _try_torch(f: Callable, call: _Call, form: Any) -> tuple[int, ...]:
+    from probgeo.functions.in_torch import evaluator
+
+    return _try_rows(evaluator(f), call)
+
+
+def _try_rows(evaluate: Callable, call: _Call) -> tuple[int, ...]:
+    """Shape of the answer at one row, having seen that no row depends on another."""
+    arguments: list[Any] = _probe(call)
+    rows = len(arguments[0])
+
+    def at(index: Any) -> Any:
+        given = [x[index] for x in arguments]
+        if call.args is not None:
+            of_rows = [np.resize(x, (rows, *x.shape[1:]))[index] for x in call.leaves]
+            given.append(rebuilt(call.args, of_rows))
+        with np.errstate(all="ignore"):
+            return evaluate(*given)
+
+    together = at(np.arange(rows))
+    wanted = None if call.expected is None else (rows, *call.expected)
+    shape = _checked_shape(together, call, wanted, f"for {rows} rows")
+    if not shape or shape[0] != rows:
+        raise WrongShapeError(
+            f"{call.signature} must return {rows} rows for {rows} rows, got {shape}"
+        )
+    alone = [at(np.array([i])) for i in range(rows)]
+    for one in alone:
+        _checked_shape(one, call, (1, *shape[1:]), "for 1 row")
+    separate = np.concatenate([np.asarray(one, dtype=float) for one in alone])
+    if not np.allclose(np.asarray(together, dtype=float), separate, rtol=1e-6, equal_nan=True):
+        raise ValueError(
+            f"{call.signature} returns something else for a row alone than for the same row among "
+            "others: every row must be treated by itself"
+        )
+    return shape[1:]
+
+
+TRIALS: dict[str, Callable[[Callable, _Call, Any], tuple[int, ...]]] = {
+    "jax": _try_jax,
+    "numpy": _try_numpy,
+    "torch": _try_torch,
+}
+SAID = {
+    "jax": "as a JAX function of one point",
+    "numpy": "as a NumPy function of rows",
+    "torch": "as a PyTorch function of rows",
+}
+
+
+def _explanation(name: str, call: _Call, errors: dict[str, Exception]) -> Exception:
+    """The one error that users get, from those that the frameworks gave."""
+    first, error = next(iter(errors.items()))
+    others = [f"{SAID[kind]}: {_line(e)}" for kind, e in errors.items() if kind != first]
+    more = f" It was also tried {'; '.join(others)}." if others else ""
+    if len(errors) > 1:
+        more += f" {ADVICE}."
+    if isinstance(error, WrongShapeError):
+        return ValueError(f"{error}.{more}")
+    if first == "jax" and _is_tracer_error(error):
+        return TypeError(
+            f"{name} must be traceable by JAX: write {call.signature} with jax.numpy, and jnp.where"
+            f" instead of `if` on values. JAX says: {_line(error)}.{more}"
+        )
+    where = f"for one point of shape {call.shapes[-1]}" if first == "jax" else SAID[first]
+    kind = ValueError if isinstance(error, ValueError) else TypeError
+    return kind(f"{call.signature} could not be called {where}: {_line(error)}.{more}")
+
+
+def _is_tracer_error(error: Exception) -> bool:
+    import jax
+
+    return isinstance(
+        error,
+        (
+            jax.errors.ConcretizationTypeError,
+            jax.errors.TracerArrayConversionError,
+            jax.errors.TracerIntegerConversionError,
+            jax.errors.NonConcreteBooleanIndexError,
+        ),
+    )
+
+
+def _line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -1,0 +1,42 @@
+"""The right-hand side of an ODE for a batch of members."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+
+class Field(ABC):
+    """y^(order) = f(t, y, ...) at many rows (t, state, member).
+
+    A row is a time, a state (y) or (y, dy) and the number of the member it belongs to, which may
+    have parameters of its own. A subclass of one's own goes wherever a right-hand side does.
+
+    Attributes
+    ----------
+    order : 1 or 2
+    dimension : D
+    n_parameters : P
+        How many (real) parameters a member has.
+    """
+
+    order: int
+    dimension: int
+    n_parameters: int = 0
+
+    @abstractmethod
+    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        """f at times (n,), states (n, order, D) of members (n,): (n, D)."""
+
+    @abstractmethod
+    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        """J[n, m, i, j] = d f_i / d y^(m)_j: (n, order, D, D)."""
+
+    def values_and_jacobians(
+        self, t: np.ndarray, state: np.ndarray, member: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Both."""
+        return self.values(t, state, member), self.jacobians(t, state, member)
+
+    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
+        """Derivatives by the parameters, array for array: d f_i / d args_k, (n, D, *shape_k)."""
+        return []

@@ -1,0 +1,295 @@
+"""Functions of one point written with JAX, at many rows.
+
+A program is compiled once for a function, a formula and a number of rows, which is rounded up: few
+programs serve all numbers of rows. Numbers are float64 inside, whatever JAX is set to outside.
+"""
+
+import types
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from probgeo.functions import formulas
+from probgeo.functions.field import Field
+from probgeo.functions.rows import RowFunction
+from probgeo.functions.trees import is_real, n_real
+
+LEAST_ROWS = 16  # fewer cost as much: a call takes 7 microseconds, 16 rows of a small f take one
+MOST_NUMBERS = 2**15  # rows times numbers in a row at a time: more gain nothing and need memory
+
+
+def double_precision() -> AbstractContextManager:
+    """JAX computes in float64 within."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64  # before JAX 0.8
+
+    return enable_x64()
+
+
+def rounded_up(rows: int) -> int:
+    """The number of rows that a program is compiled for."""
+    if rows <= LEAST_ROWS:
+        return LEAST_ROWS
+    return max(64, 1 << (rows - 1).bit_length())
+
+
+class Program:
+    """A formula for one row, mapped over rows of numbers side by side: (n, K) -> arrays (n, ...).
+
+    `formula(row, parameters)` gets one row (K,) and, if there are parameters (leaves with one row a
+    member), those of its member. It must not keep the user's function alive: see `programs_of`.
+    """
+
+    def __init__(self, formula: Callable) -> None:
+        def at_rows(rows: jax.Array) -> tuple:
+            return jax.vmap(lambda row: formula(row, None))(rows)
+
+        def at_rows_of_members(rows: jax.Array, member: jax.Array, leaves: list) -> tuple:
+            def one(row: jax.Array, m: jax.Array) -> tuple:
+                return formula(row, [leaf[m] for leaf in leaves])
+
+            return jax.vmap(one)(rows, member)
+
+        self._plain = jax.jit(at_rows)
+        self._with_members = jax.jit(at_rows_of_members)
+        self._compiled: dict[tuple, Callable] = {}
+
+    def __call__(
+        self, columns: tuple[np.ndarray, ...], member: np.ndarray | None, leaves: list
+    ) -> tuple[np.ndarray, ...]:
+        """Outputs (n, ...) at the columns (n, k_1), (n, k_2), ... of rows."""
+        n, widths = len(columns[0]), [column.shape[1] for column in columns]
+        width = sum(widths)
+        block = max(LEAST_ROWS, 1 << (MOST_NUMBERS // width).bit_length() - 1)
+        if n > block:
+            parts = [
+                self(
+                    tuple(column[i : i + block] for column in columns),
+                    None if member is None else member[i : i + block],
+                    leaves,
+                )
+                for i in range(0, n, block)
+            ]
+            return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+
+        size = rounded_up(n)
+        rows = np.empty((size, width))
+        start = 0
+        for column, k in zip(columns, widths, strict=True):
+            rows[:n, start : start + k] = column
+            start += k
+        rows[n:] = rows[0] if n else 0.0
+        if leaves:
+            members = np.zeros(size, dtype=np.int64)
+            members[:n] = member
+            arguments: tuple = (rows, members, leaves)
+            key = (size, width, *[(leaf.shape, leaf.dtype) for leaf in leaves])
+        else:
+            arguments, key = (rows,), (size, width)
+        with double_precision():
+            compiled = self._compiled.get(key)
+            if compiled is None:
+                jitted = self._with_members if leaves else self._plain
+                compiled = self._compiled[key] = jitted.lower(*arguments).compile()
+            outputs = compiled(*arguments)
+        # copies: what JAX returns is read-only, and Numba would compile its loops anew for that
+        return tuple(np.array(np.asarray(out)[:n]) for out in outputs)
+
+
+class _Kept(NamedTuple):
+    """Programs of one object and its methods, with what they referred to when they were made."""
+
+    reference: Any
+    programs: dict[Any, tuple[list, dict[Any, Program]]]
+
+
+_kept: dict[int, _Kept] = {}
+
+
+def program_of(f: Callable, name: Any, make: Callable[[Callable[[], Any]], Callable]) -> Program:
+    """The program `name` of f. Its formula is make(get), and get() is f.
+
+    It is forgotten with f, and when a variable that f refers to is bound to something else.
+    """
+    anchor = f.__self__ if isinstance(f, types.MethodType) else f
+    part = f.__func__ if isinstance(f, types.MethodType) else None
+    key, surroundings = id(anchor), _surroundings(f)
+    try:
+        reference: Any = weakref.ref(anchor, lambda dead: _forget(key, dead))
+    except TypeError:  # cannot be referred to weakly, so its programs are not kept
+        return Program(make(lambda: f))
+    kept = _kept.get(key)
+    if kept is None or kept.reference() is not anchor:
+        kept = _kept[key] = _Kept(reference, {})
+    if part not in kept.programs or not _same(kept.programs[part][0], surroundings):
+        kept.programs[part] = (surroundings, {})
+    programs = kept.programs[part][1]
+    if name not in programs:
+        reference = kept.reference  # not f itself, which would never be forgotten
+        get = reference if part is None else (lambda: types.MethodType(part, reference()))
+        programs[name] = Program(make(get))
+    return programs[name]
+
+
+def _forget(key: int, dead: Any) -> None:
+    if key in _kept and _kept[key].reference is dead:
+        del _kept[key]
+
+
+def _surroundings(f: Callable) -> list:
+    """What f refers to: globals, enclosing variables, attributes of the object it belongs to."""
+    found: list = []
+    if isinstance(f, types.MethodType):
+        found += vars(f.__self__).values() if hasattr(f.__self__, "__dict__") else []
+        f = f.__func__
+    if isinstance(f, types.FunctionType):
+        found += [f.__globals__.get(name) for name in _names(f.__code__)]
+        found += [_content(cell) for cell in f.__closure__ or ()]
+        found += f.__defaults__ or ()
+    elif hasattr(f, "__dict__"):
+        found += vars(f).values()
+    return [_reference(value) for value in found]
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """Names in a function and in those within it."""
+    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return [*code.co_names, *(name for part in inner for name in _names(part))]
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None
+
+
+def _reference(value: Any) -> Any:
+    if isinstance(value, (int, float, complex, str, bytes, type(None))):
+        return value
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return id(value)
+
+
+def _same(one: list, other: list) -> bool:
+    """Whether two lists of references mean the same things."""
+    return len(one) == len(other) and all(map(_same_reference, one, other))
+
+
+def _same_reference(a: Any, b: Any) -> bool:
+    if isinstance(a, weakref.ref) and isinstance(b, weakref.ref):
+        return a() is b() is not None
+    return type(a) is type(b) and (a == b or a is b)
+
+
+class JaxField(Field):
+    """A right-hand side f(t, y[, dy][, args]) of one point.
+
+    `leaves` are the arrays of args, with one row a member, and `tree` is how they hang together.
+    """
+
+    def __init__(
+        self, f: Callable, order: int, dimension: int, leaves: list[np.ndarray], tree: Any
+    ) -> None:
+        self.f, self.order, self.dimension = f, order, dimension
+        self.n_parameters = n_real(leaves)
+        self._real = tuple(is_real(leaf) for leaf in leaves)
+        self._leaves, self._tree = _on_device(leaves), tree
+        self._programs: dict[str, Program] = {}
+
+    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._run("values", t, state, member)[0]
+
+    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._run("jacobians", t, state, member)[0]
+
+    def values_and_jacobians(
+        self, t: np.ndarray, state: np.ndarray, member: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        values, jacobians = self._run("both", t, state, member)
+        return values, jacobians
+
+    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
+        return list(self._run("by_args", t, state, member)) if self.n_parameters else []
+
+    def _run(
+        self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        program = self._programs.get(what)
+        if program is None:
+            form = (self.order, self.dimension, self._tree, self._real)
+            program = program_of(self.f, (what, *form), lambda get: _formula(what, get, *form))
+            self._programs[what] = program
+        n = len(t)
+        columns = (np.reshape(t, (n, 1)), np.reshape(state, (n, self.order * self.dimension)))
+        return program(columns, member, self._leaves)
+
+
+def _formula(
+    what: str, get: Callable, order: int, dimension: int, tree: Any, real: tuple[bool, ...]
+) -> Callable:
+    """For one row (t, y, ...) and the parameters of its member: a tuple of outputs."""
+
+    def arguments(t: jax.Array, state: jax.Array, leaves: list | None) -> tuple:
+        return t, *state, *(() if leaves is None else (jax.tree.unflatten(tree, leaves),))
+
+    def field(*row: Any) -> jax.Array:
+        return get()(*arguments(*row))
+
+    def jacobian(*row: Any) -> jax.Array:
+        if hasattr(get(), "jacobian"):
+            return jnp.swapaxes(get().jacobian(*arguments(*row)), 0, 1)
+        return formulas.field_jacobian(jax, field)(*row)
+
+    def by_args(t: jax.Array, state: jax.Array, leaves: list) -> tuple:
+        def of_real(wanted: list) -> jax.Array:
+            given = iter(wanted)
+            return field(t, state, [next(given) if r else x for r, x in both(real, leaves)])
+
+        wanted = [leaf for r, leaf in both(real, leaves) if r]
+        few = sum(leaf.size for leaf in wanted) <= dimension
+        return tuple((jax.jacfwd if few else jax.jacrev)(of_real)(wanted))
+
+    both = partial(zip, strict=True)
+    outputs: dict[str, Callable] = {
+        "values": lambda *row: (field(*row),),
+        "jacobians": lambda *row: (jacobian(*row),),
+        "both": lambda *row: (field(*row), jacobian(*row)),
+        "by_args": by_args,
+    }
+    return lambda row, leaves: outputs[what](row[0], row[1:].reshape(order, dimension), leaves)
+
+
+class JaxRowFunction(RowFunction):
+    """A map x (D,) -> array of one point."""
+
+    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
+        self.f, self.dimension, self.out_shape = f, dimension, out_shape
+        self._programs: dict[str, Program] = {}
+
+    def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
+        program = self._programs.get(what)
+        if program is None:
+            D = self.dimension
+
+            def make(get: Callable) -> Callable:
+                formula = formulas.OF_ROWS[what](jax, lambda x: jnp.asarray(get()(x)))
+                return lambda row, _: formula(*row.reshape(-1, D))
+
+            program = self._programs[what] = program_of(self.f, (what, D), make)
+        return program(columns, None, [])
+
+
+def _on_device(leaves: list[np.ndarray]) -> list:
+    """Arrays with a row a member, their number rounded up, where programs find them."""
+    with double_precision(), jax.ensure_compile_time_eval():
+        return [jnp.asarray(np.resize(leaf, (rounded_up(len(leaf)), *leaf.shape[1:]))) for leaf in leaves]

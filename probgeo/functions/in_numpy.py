@@ -1,0 +1,258 @@
+"""Functions of rows written with NumPy; derivatives that are not given come from differences."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from probgeo.functions.field import Field
+from probgeo.functions.rows import RowFunction
+from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
+
+EPSILON = float(np.finfo(float).eps)
+MOST_ROWS = 2**14  # rows that differences ask for at a time
+
+
+def derivative(function: Callable, x: np.ndarray, order: int = 1) -> np.ndarray:
+    """Derivatives of rows by central differences: x (n, K) -> (n, ..., K).
+
+    `order` says how many derivatives the values of `function` have already lost to differences,
+    plus one: steps are those that balance truncation and rounding.
+    """
+    steps = EPSILON ** (1 / (2 + order)) * np.maximum(1.0, np.abs(x))
+    columns = []
+    for k in range(x.shape[1]):
+        ahead, behind = x.copy(), x.copy()
+        ahead[:, k] += steps[:, k]
+        behind[:, k] -= steps[:, k]
+        width = ahead[:, k] - behind[:, k]  # exactly, unlike twice the step
+        change = function(ahead) - function(behind)
+        columns.append(change / width.reshape(-1, *[1] * (change.ndim - 1)))
+    return np.stack(columns, axis=-1)
+
+
+class NumpyField(Field):
+    """A right-hand side f(t, y[, dy][, args]) of rows.
+
+    `args` is a tree of arrays with one row a member.
+    """
+
+    def __init__(
+        self,
+        f: Callable,
+        order: int,
+        dimension: int,
+        args: Any = None,
+        jacobian: Callable | None = None,
+    ) -> None:
+        self.f, self.order, self.dimension = f, order, dimension
+        self.jacobian = getattr(f, "jacobian", None) if jacobian is None else jacobian
+        self._tree, self._leaves = args, leaves_of(args)
+        self.n_parameters = n_real(self._leaves)
+
+    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._values(t, state, self._rows(member))
+
+    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        n, shape = len(t), (self.order, self.dimension, self.dimension)
+        leaves = self._rows(member)
+        if self.jacobian is not None:
+            given = self.jacobian(*self._arguments(t, state, leaves))
+            return _as_floats(given).reshape(n, *shape)
+
+        def at(flat: np.ndarray) -> np.ndarray:
+            return self._values(t, flat.reshape(n, self.order, self.dimension), leaves)
+
+        J = derivative(at, np.reshape(state, (n, -1))).reshape(n, self.dimension, *shape[:2])
+        return np.ascontiguousarray(J.swapaxes(1, 2))
+
+    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
+        leaves = self._rows(member)
+        found = []
+        for k, leaf in enumerate(leaves):
+            if not is_real(leaf):
+                continue
+
+            def at(flat: np.ndarray, k: int = k, shape: tuple = leaf.shape) -> np.ndarray:
+                changed = [*leaves[:k], flat.reshape(shape), *leaves[k + 1 :]]
+                return self._values(t, state, changed)
+
+            by_leaf = derivative(at, leaf.reshape(len(t), -1))
+            found.append(by_leaf.reshape(len(t), self.dimension, *leaf.shape[1:]))
+        return found
+
+    def _rows(self, member: np.ndarray) -> list[np.ndarray]:
+        return [leaf[member] for leaf in self._leaves]
+
+    def _arguments(self, t: np.ndarray, state: np.ndarray, leaves: list[np.ndarray]) -> tuple:
+        state = np.asarray(state, dtype=float)
+        args = () if self._tree is None else (rebuilt(self._tree, leaves),)
+        return np.asarray(t, dtype=float), *state.swapaxes(0, 1), *args
+
+    def _values(self, t: np.ndarray, state: np.ndarray, leaves: list[np.ndarray]) -> np.ndarray:
+        if not len(t):
+            return np.empty((0, self.dimension))
+        return _as_floats(self.f(*self._arguments(t, state, leaves)))
+
+
+def _as_floats(value: Any) -> np.ndarray:
+    """A writable float64 array of its own."""
+    return np.array(value, dtype=np.float64, order="C")
+
+
+class NumpyRowFunction(RowFunction):
+    """A map x (n, D) -> (n, ...) of rows, with derivatives by differences.
+
+    Third derivatives of decoders are left out (Gauss-Newton): differences are too coarse for them.
+    """
+
+    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
+        self.f, self.dimension, self.out_shape = f, dimension, out_shape
+
+    def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
+        rows = [np.ascontiguousarray(column, dtype=float) for column in columns]
+        n, most = len(rows[0]), max(1, MOST_ROWS // (1 + int(np.prod(self.out_shape))))
+        if n <= most:
+            return OF_ROWS[what](self._values, *rows)
+        parts = [
+            OF_ROWS[what](self._values, *(row[i : i + most] for row in rows))
+            for i in range(0, n, most)
+        ]
+        return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+
+    def _values(self, x: np.ndarray) -> np.ndarray:
+        if not len(x):
+            return np.empty((0, *self.out_shape))
+        return _as_floats(self.f(x))
+
+
+def _scalar_terms(f: Callable, x: np.ndarray) -> tuple:
+    return f(x), derivative(f, x), _symmetric(_second(f, x))
+
+
+def _second(f: Callable, x: np.ndarray) -> np.ndarray:
+    """Second derivatives of numbers: (n, D, D)."""
+    step = EPSILON**0.25 * np.maximum(1.0, np.abs(x))
+
+    def gradient(y: np.ndarray) -> np.ndarray:
+        columns = []
+        for k in range(x.shape[1]):
+            change = np.zeros_like(y)
+            change[:, k] = step[:, k]
+            columns.append((f(y + change) - f(y - change)) / (2 * step[:, k]))
+        return np.stack(columns, axis=-1)
+
+    return derivative(gradient, x, order=2)
+
+
+def _symmetric(H: np.ndarray) -> np.ndarray:
+    return 0.5 * (H + H.swapaxes(-1, -2))
+
+
+def _form(M: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return np.einsum("ni,nij,nj->n", u, M, v)
+
+
+def _metric_energy(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return 0.5 * _form(f(x), v, v)
+
+
+def _metric_gradient(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
+    by_x = derivative(lambda y: _metric_energy(f, y, v), x)
+    return _metric_energy(f, x, v), by_x, np.einsum("nij,nj->ni", f(x), v)
+
+
+def _metric_terms(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
+    def momentum(y: np.ndarray) -> np.ndarray:
+        return np.einsum("nij,nj->ni", f(y), v)
+
+    M, by_v_x = f(x), derivative(momentum, x)
+    xx = _symmetric(_second(lambda y: _metric_energy(f, y, v), x))
+    by_x = 0.5 * np.einsum("nij,ni->nj", by_v_x, v)
+    by_v = np.einsum("nij,nj->ni", M, v)
+    return 0.5 * np.sum(v * by_v, axis=1), by_x, by_v, xx, by_v_x.swapaxes(1, 2).copy(), M
+
+
+def _metric_force(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
+    def momentum(y: np.ndarray) -> np.ndarray:
+        return np.einsum("nij,nj->ni", f(y), v)
+
+    by_v_x = derivative(momentum, x)
+    by_x = 0.5 * np.einsum("nij,ni->nj", by_v_x, v)
+    return by_x - np.einsum("nij,nj->ni", by_v_x, v), f(x)
+
+
+def _decoder_jacobian(f: Callable, x: np.ndarray, order: int = 1) -> np.ndarray:
+    return derivative(lambda y: f(y).reshape(len(y), -1), x, order)
+
+
+def _along(f: Callable, x: np.ndarray, v: np.ndarray, order: int) -> np.ndarray:
+    """First (J v) or second (f''(v, v)) directional derivatives: (n, M)."""
+    size = np.maximum(1.0, np.abs(x)).min(axis=1) / np.maximum(np.linalg.norm(v, axis=1), 1e-300)
+    h = (EPSILON ** (1 / (2 + order)) * size)[:, None]
+    ahead, behind = (f(x + sign * h * v).reshape(len(x), -1) for sign in (1, -1))
+    if order == 1:
+        return (ahead - behind) / (2 * h)
+    return (ahead - 2 * f(x).reshape(len(x), -1) + behind) / h**2
+
+
+def _decoder_tensor(f: Callable, x: np.ndarray) -> np.ndarray:
+    J = _decoder_jacobian(f, x)
+    return J.swapaxes(1, 2) @ J
+
+
+def _decoder_terms(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
+    J = _decoder_jacobian(f, x)
+    Jv = np.einsum("nmi,ni->nm", J, v)
+    by_v = np.einsum("nmi,nm->ni", J, Jv)
+
+    def directional(y: np.ndarray) -> np.ndarray:
+        return np.einsum("nmi,ni->nm", _decoder_jacobian(f, y, order=2), v)
+
+    B = derivative(directional, x, order=2)
+    Bt = B.swapaxes(1, 2)
+    by_x = np.einsum("nmi,nm->ni", B, Jv)
+    return 0.5 * np.sum(Jv**2, axis=1), by_x, by_v, Bt @ B, Bt @ J, J.swapaxes(1, 2) @ J
+
+
+def _decoder_energy(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return 0.5 * np.sum(np.einsum("nmi,ni->nm", _decoder_jacobian(f, x), v) ** 2, axis=1)
+
+
+def _decoder_force(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
+    J, second = _decoder_jacobian(f, x), _along(f, x, v, order=2)
+    return -np.einsum("nmi,nm->ni", J, second), J.swapaxes(1, 2) @ J
+
+
+def _force_jacobian(force: Callable, lost: int) -> Callable:
+    """Of F(x, v) - M(x) a, where F has `lost` derivatives to differences."""
+
+    def jacobian(f: Callable, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> tuple:
+        def excess(y: np.ndarray, w: np.ndarray) -> np.ndarray:
+            F, M = force(f, y, w)
+            return F - np.einsum("nij,nj->ni", M, a)
+
+        by_x = derivative(lambda y: excess(y, v), x, order=lost + 1)
+        return by_x, derivative(lambda w: excess(x, w), v, order=lost + 1)
+
+    return jacobian
+
+
+# what `RowFunction` asks for by name, of a function f of rows
+OF_ROWS: dict[str, Callable[..., tuple]] = {
+    "values": lambda f, x: (f(x),),
+    "scalar terms": _scalar_terms,
+    "metric tensor": lambda f, x: (f(x),),
+    "metric energy": lambda f, x, v: (_metric_energy(f, x, v),),
+    "metric gradient": _metric_gradient,
+    "metric terms": _metric_terms,
+    "metric force": _metric_force,
+    "metric force jacobian": _force_jacobian(_metric_force, lost=1),
+    "decoder tensor": lambda f, x: (_decoder_tensor(f, x),),
+    "decoder energy": lambda f, x, v: (_decoder_energy(f, x, v),),
+    "decoder gradient": lambda f, x, v: _decoder_terms(f, x, v)[:3],
+    "decoder terms": _decoder_terms,
+    "decoder gauss-newton": _decoder_terms,
+    "decoder force": _decoder_force,
+    "decoder force jacobian": _force_jacobian(_decoder_force, lost=2),
+}

@@ -1,0 +1,156 @@
+"""Functions and modules of rows written with PyTorch; derivatives by `torch.func`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from probgeo.functions import formulas
+from probgeo.functions.field import Field
+from probgeo.functions.rows import RowFunction
+from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
+
+MOST_NUMBERS = 2**16  # rows times numbers in a row at a time
+
+
+def in_double_precision(f: Callable) -> Callable:
+    """A module as a function of float64 tensors, with its parameters as they are now.
+
+    Other functions are used as they are.
+    """
+    if not isinstance(f, torch.nn.Module):
+        return f
+    parts = {**dict(f.named_parameters()), **dict(f.named_buffers())}
+    doubled = {
+        name: x.detach().double() if x.is_floating_point() else x.detach()
+        for name, x in parts.items()
+    }
+    return lambda *arguments: torch.func.functional_call(f, doubled, arguments)
+
+
+def device_of(f: Callable) -> torch.device:
+    """Where a module computes."""
+    first = next(f.parameters(), None) if isinstance(f, torch.nn.Module) else None
+    return torch.device("cpu") if first is None else first.device
+
+
+def evaluator(f: Callable) -> Callable:
+    """f as a function of rows of NumPy, which are the leaves of its arguments."""
+    rows = _Rows(f)
+
+    def evaluate(*arguments: Any) -> Any:
+        tensors = rebuilt(arguments, [rows.tensor(leaf) for leaf in leaves_of(arguments)])
+        with torch.no_grad():
+            out = rows.f(*tensors)
+        return _to_numpy(out) if isinstance(out, torch.Tensor) else out
+
+    return evaluate
+
+
+class _Rows:
+    """Rows of NumPy through a formula of tensors and back, without gradients, in blocks."""
+
+    def __init__(self, f: Callable) -> None:
+        self.f, self.device = in_double_precision(f), device_of(f)
+
+    def tensor(self, array: np.ndarray) -> torch.Tensor:
+        array = np.ascontiguousarray(array)
+        array = array if array.flags.writeable else array.copy()
+        return torch.from_numpy(array).to(self.device)
+
+    def run(self, formula: Callable, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Outputs (n, ...) at arrays (n, ...)."""
+        n = len(arrays[0])
+        if not n:  # `vmap` wants at least one row
+            one = (np.zeros((1, *array.shape[1:]), dtype=array.dtype) for array in arrays)
+            return tuple(out[:0] for out in self.run(formula, *one))
+        width = sum(max(1, int(np.prod(array.shape[1:]))) for array in arrays)
+        block = max(1, MOST_NUMBERS // width)
+        parts = []
+        with torch.no_grad():
+            for i in range(0, n, block):
+                outputs = formula(*(self.tensor(array[i : i + block]) for array in arrays))
+                parts.append([_to_numpy(out) for out in outputs])
+        if len(parts) == 1:
+            return tuple(parts[0])
+        return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+
+
+def _to_numpy(out: torch.Tensor) -> np.ndarray:
+    return np.array(out.detach().cpu().numpy(), dtype=np.float64, order="C")
+
+
+class TorchField(Field):
+    """A right-hand side f(t, y[, dy][, args]) of rows.
+
+    `args` is a tree of arrays with one row a member.
+    """
+
+    def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
+        self.f, self.order, self.dimension = f, order, dimension
+        self._rows = _Rows(f)
+        self._tree, self._leaves = args, leaves_of(args)
+        self.n_parameters = n_real(self._leaves)
+
+    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._run(lambda *row: (self._at(*row),), t, state, member)[0]
+
+    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._run(self._jacobians, t, state, member)[0]
+
+    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
+        return list(self._run(self._by_args, t, state, member))
+
+    def _run(
+        self, formula: Callable, t: np.ndarray, state: np.ndarray, member: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        rows = (np.asarray(t, dtype=float), np.asarray(state, dtype=float))
+        return self._rows.run(formula, *rows, *(leaf[member] for leaf in self._leaves))
+
+    def _at(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
+        args = () if self._tree is None else (rebuilt(self._tree, list(leaves)),)
+        return self._rows.f(t, *state.unbind(1), *args)
+
+    def _jacobians(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
+        flat = state.reshape(len(t), -1)
+        columns = _directional(lambda y: self._at(t, y.reshape(state.shape), *leaves), flat)
+        J = columns.reshape(self.order, self.dimension, len(t), self.dimension)
+        return (J.permute(2, 0, 3, 1),)
+
+    def _by_args(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
+        found = []
+        for k, leaf in enumerate(leaves):
+            if not is_real(self._leaves[k]):
+                continue
+
+            def at(y: torch.Tensor, k: int = k, shape: tuple = leaf.shape) -> torch.Tensor:
+                return self._at(t, state, *leaves[:k], y.reshape(shape), *leaves[k + 1 :])
+
+            columns = _directional(at, leaf.reshape(len(t), -1))
+            found.append(columns.permute(1, 2, 0).reshape(len(t), self.dimension, *leaf.shape[1:]))
+        return tuple(found)
+
+
+def _directional(function: Callable, x: torch.Tensor) -> torch.Tensor:
+    """Derivatives of rows x (n, K), which do not depend on each other, by each column: (K, n, D)."""
+
+    def along(direction: torch.Tensor) -> torch.Tensor:
+        return torch.func.jvp(function, (x,), (direction.expand_as(x),))[1]
+
+    return torch.func.vmap(along)(torch.eye(x.shape[1], dtype=x.dtype, device=x.device))
+
+
+class TorchRowFunction(RowFunction):
+    """A map x (n, D) -> (n, ...) of rows."""
+
+    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
+        self.f, self.dimension, self.out_shape = f, dimension, out_shape
+        self._rows = _Rows(f)
+
+    def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
+        rows = [np.asarray(column, dtype=float) for column in columns]
+        if what == "values":
+            return self._rows.run(lambda x: (self._rows.f(x),), *rows)
+        formula = formulas.OF_ROWS[what](torch.func, lambda x: self._rows.f(x[None])[0])
+        return self._rows.run(torch.func.vmap(formula), *rows)
