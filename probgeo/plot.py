@@ -384,7 +384,7 @@ def _tensors(
     """M (count^2, 2, 2) at points that fill a rectangle, row by row from the bottom."""
     x, y = np.meshgrid(np.linspace(left, right, count), np.linspace(bottom, top, count))
     at = np.stack([x.ravel(), y.ravel()], axis=1)
-    return function.tensors(at)
+    return function.tensors_at(at)
 
 
 def _ellipses(function: Metric, extent: tuple, count: int, ax: "Axes") -> None:

@@ -82,10 +82,62 @@ class Posterior(ABC):
     ) -> np.ndarray:
         """Joint draws (B, n, len(orders), T, D), one generator a member."""
 
+    def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
+        """Means (n, D) at rows (member, t)."""
+        return self.mean(t, derivative)[member, np.arange(len(t))]
+
     def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
         """Standard deviations (B, T, D)."""
         cov = self.cov(t, t, (derivative, derivative), source)
         return np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
+
+
+@dataclass(frozen=True)
+class Moved(Posterior):
+    """Posteriors over curves, each moved to another origin (B, D)."""
+
+    posterior: Posterior
+    origin: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return self.posterior.count
+
+    @property
+    def dimension(self) -> int:
+        return self.posterior.dimension
+
+    def nodes(self, member: int) -> np.ndarray:
+        return self.posterior.nodes(member)
+
+    def take(self, members: np.ndarray) -> "Moved":
+        return Moved(self.posterior.take(members), self.origin[members])
+
+    def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        mean = self.posterior.mean(t, derivative)
+        return mean if derivative else self.origin[:, None] + mean
+
+    def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
+        mean = self.posterior.mean_at(member, t, derivative)
+        return mean if derivative else self.origin[member] + mean
+
+    def cov(
+        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
+    ) -> np.ndarray:
+        return self.posterior.cov(s, t, derivative, source)
+
+    def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
+        return self.posterior.std(t, derivative, source)
+
+    def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        return self.posterior.boundary_columns(t, derivative)
+
+    def sample(
+        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
+    ) -> np.ndarray:
+        draws = self.posterior.sample(rngs, n, t, orders)
+        at_origin = np.array([d == 0 for d in orders], dtype=float)[:, None, None]
+        return draws + at_origin * self.origin[:, None, None, None, :]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

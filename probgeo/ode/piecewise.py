@@ -91,6 +91,9 @@ class PiecewisePosterior(Posterior):
         values = self._polynomials(self.pieces, member, times, derivative)
         return values.reshape(self.count, len(t), -1)
 
+    def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
+        return self._polynomials(self.pieces, member, t, derivative)
+
     def cov(
         self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
     ) -> np.ndarray:
@@ -158,12 +161,12 @@ class PiecewisePosterior(Posterior):
         noise = rng.standard_normal((n, T * q, self.dimension))
         Z = (factor @ noise).reshape(n, T, q, self.dimension)
         g = self._envelope(np.full(T, m), t, q)
-        parts = [sum(_binomial(d, k) * g[:, d - k] * Z[:, :, k] for k in range(d + 1)) for d in orders]
+        parts = [
+            sum(_binomial(d, k) * g[:, d - k] * Z[:, :, k] for k in range(d + 1)) for d in orders
+        ]
         return np.stack(parts, axis=1)
 
-    def _numerical(
-        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]
-    ) -> np.ndarray:
+    def _numerical(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]) -> np.ndarray:
         """Cov(E_i^(d)(s), E_i^(e)(t)) (B T, D) of every dimension, by Leibniz' rule."""
         d, e = derivative
         self._has_error_bars(max(d, e))
@@ -207,7 +210,9 @@ class PiecewisePosterior(Posterior):
         evaluate(pieces, element, s, h, derivative, out)
         return out
 
-    def _place(self, member: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _place(
+        self, member: np.ndarray, t: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Elements (n,) that the times lie in, where in them (0 to 1), and how long they are."""
         row = find_rows(self.t, self.offsets, member, t)
         h = self.t[row + 1] - self.t[row]

@@ -118,7 +118,9 @@ def _solve(problem: Problem, solver: Solver | None, guess: Any) -> Curve:
 
 def _is_traced(data: dict[str, Any], args: Any) -> bool:
     """Whether a JAX transformation is under way that the answer has to take part in."""
-    parts = [x for v in data.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))]
+    parts = [
+        x for v in data.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))
+    ]
     return is_traced(*parts, *_leaves(args))
 
 
