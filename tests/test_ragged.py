@@ -1,5 +1,6 @@
 """Rows of members of different sizes, without padding, whoever works on them."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -13,7 +14,7 @@ counts = st.lists(st.integers(1, 6), min_size=1, max_size=8)
 
 
 def parts_of(offsets, array):
-    return [array[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [array[a:b] for a, b in itertools.pairwise(offsets)]
 
 
 @given(counts, st.data())

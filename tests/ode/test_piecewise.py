@@ -1,5 +1,7 @@
 """Posteriors on meshes: evaluation, derivatives, sources and samples, member by member."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ def posterior(seed=0, sizes=(4, 7), D=2, degree=5, R=3, pinned=True):
         nodes = np.sort(rng.uniform(T0, T1, n))
         nodes[[0, -1]] = T0, T1
         polynomial = rng.normal(size=(degree + 1, D + D * R))
-        for a, b in zip(nodes[:-1], nodes[1:], strict=True):
+        for a, b in itertools.pairwise(nodes):
             local = [
                 np.polynomial.Polynomial(c)(np.polynomial.Polynomial([a, b - a])).coef
                 for c in polynomial.T
@@ -48,9 +50,7 @@ def test_means_are_polynomials(derivative):
     found, whole = posterior()
     t = np.linspace(T0, T1, 11)
     for m, polynomial in enumerate(whole):
-        expected = [
-            np.polynomial.Polynomial(c).deriv(derivative)(t) for c in polynomial[:, :2].T
-        ]
+        expected = [np.polynomial.Polynomial(c).deriv(derivative)(t) for c in polynomial[:, :2].T]
         np.testing.assert_allclose(
             found.mean(t, derivative)[m], np.stack(expected, axis=1), rtol=1e-9, atol=1e-9
         )

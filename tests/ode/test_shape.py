@@ -1,4 +1,4 @@
-"""The correlation of errors along a mesh, against the definition by quadrature and by simulation."""
+"""The correlation of errors along a mesh, against its definition by quadrature."""
 
 import numpy as np
 import pytest
