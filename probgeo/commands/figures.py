@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
@@ -74,7 +73,7 @@ def _metric(ax: Axes, X: Table, metric: Any, like: Axes) -> None:
 
 def _modes(ax: Axes, X: Table, pga: Any) -> None:
     plot.principal_geodesics(pga, ax, data=X.values)
-    error = Gaussian.unchecked(pga.mean_.mean, jnp.asarray(pga.statistical_cov_))
+    error = Gaussian.unchecked(pga.mean_.mean, pga.statistical_cov_)
     plot.ellipse(error, ax, label="mean, 2 standard errors")
     ax.set_title("principal geodesics, 2 standard deviations each way")
     _label(ax, X)

@@ -7,10 +7,10 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 import probgeo
@@ -77,7 +77,7 @@ def save_fit(folder: Path, space: Space, results: dict[str, Any], scores: np.nda
     """`results.json`, `scores.csv` and `metric.npz`."""
     versions = {
         "probgeo": probgeo.__version__,
-        "jax": jax.__version__,
+        "numba": version("numba"),
         "numpy": np.__version__,
         "python": platform.python_version(),
     }

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
@@ -131,7 +130,7 @@ def _bridge(X: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     ends = np.array([0.0, 1.0])
 
     def k(s: np.ndarray, t: np.ndarray) -> np.ndarray:
-        return np.asarray(KERNEL(jnp.asarray(s)[:, None], jnp.asarray(t)))
+        return np.asarray(KERNEL(np.asarray(s)[:, None], np.asarray(t)))
 
     cross = k(TIMES, ends)
     K = k(TIMES, TIMES) - cross @ np.linalg.solve(k(ends, ends), cross.T)

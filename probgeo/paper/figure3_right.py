@@ -10,12 +10,10 @@ flagged.
 import time
 from typing import Any
 
-import jax
 import matplotlib.pyplot as plt
 import numpy as np
 
 from probgeo import FrechetMean, Manifold, data, metrics, plot
-from probgeo._compile import thoroughly
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp
 from probgeo.paper.experiment import SCIPY, Claim, Outcome, Progress, Settings, Verdict
 from probgeo.paper.ones import (
@@ -40,12 +38,10 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     rows: list[dict[str, Any]] = []
     points = settings.choose(POINTS, QUICK_POINTS, {2: 8})
     for D, count in progress.over(points.items(), "dimension"):
-        jax.clear_caches()  # a process may not hold the programs of all dimensions
         everything = principal_components(vectors, D)
         metric = metrics.from_mixture(everything, COMPONENTS, **SMOOTH, seed=settings.seed)
         X = everything[settings.rng.choice(len(everything), count, replace=False)]
-        with thoroughly(settings.is_full):
-            rows.append(_one_dimension(metric, X))
+        rows.append(_one_dimension(metric, X))
 
     figure, ax = plt.subplots(figsize=(3.4, 2.8))
     series = (

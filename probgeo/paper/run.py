@@ -9,11 +9,11 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib import import_module
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jax
 from tqdm.auto import tqdm
 
 import probgeo
@@ -137,7 +137,6 @@ def _run_group(task: Task) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")  # there may be no display
-    jax.clear_caches()  # a process may not hold the programs of all experiments
     for name in names:
         _run(folder, name, settings, shown(name))
 
@@ -169,7 +168,7 @@ def _write(folder: Path, name: str, settings: Settings, record: dict[str, Any]) 
     about = {
         "title": title_and_caption(module_of(name))[0],
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "versions": {"probgeo": probgeo.__version__, "jax": jax.__version__},
+        "versions": {"probgeo": probgeo.__version__, "numba": version("numba")},
     }
     whole = _fingerprint(settings) | about | {"seconds": 0.0} | record
     _path(folder, name).write_text(json.dumps(plain(whole), indent=1, allow_nan=False))
