@@ -1,16 +1,20 @@
 """The paper's learned metric: local tensors, blended smoothly (Eq. 8 and 9)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.metrics import loops
+from probgeo.metrics import local_loops, loops
 from probgeo.metrics.base import ClosedForm, EnergyTerms, array_module
 from probgeo.metrics.inputs import as_points, as_tensors
+from probgeo.metrics.loops import as_jacobians, solve_rows
 
 NO_MATRICES = (0, 1, 1)
+FEW = 6  # dimensions up to which plain loops are faster than products of matrices, with 10 tensors
+BLOCK = 2**15  # numbers M_k x of a block of rows, which should stay in the cache
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -104,6 +108,18 @@ class LocalMetrics(ClosedForm):
         return self._fill(x, v, level, EnergyTerms.empty(*x.shape, second))
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        force, M = self._forces(x, v)
+        return solve_rows(M, force[:, :, None])[:, :, 0]
+
+    def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        force, M = self._forces(x, v)
+        a = solve_rows(M, force[:, :, None])[:, :, 0]
+        J = np.empty((len(x), self.dimension, 2 * self.dimension))
+        local_loops.local_force_jacobians(x, v, a, self.centers, self._full, self.rho, J)
+        return as_jacobians(solve_rows(M, J))
+
+    def _forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """M c'' (n, D), and M (n, D, D)."""
         terms = EnergyTerms(
             np.empty(len(x)),
             np.empty(x.shape),
@@ -112,12 +128,30 @@ class LocalMetrics(ClosedForm):
             np.empty((*x.shape, self.dimension)),
         )
         self._fill(x, v, loops.FORCE, terms)
-        return loops.solve_rows(terms.vv, terms.by_x[:, :, None])[:, :, 0]
+        return terms.by_x, terms.vv
 
     def _fill(self, x: np.ndarray, v: np.ndarray, level: int, terms: EnergyTerms) -> EnergyTerms:
-        if self.is_diagonal:
-            loops.local_terms_diagonal(x, v, self.centers, self.tensors, self.rho, level, *terms)
-        else:
+        arrays, rho = (x, v, self.centers), self.rho
+        if self.dimension <= FEW:
             size = (0,) * self.dimension
-            loops.local_terms(x, v, self.centers, self.tensors, self.rho, size, level, *terms)
+            local_loops.local_terms(*arrays, *self._few, rho, size, level, *terms)
+        elif self.is_diagonal:
+            local_loops.local_terms_diagonal(*arrays, self.tensors, rho, level, *terms)
+        else:
+            rows = max(8, BLOCK // self.centers.size)
+            local_loops.local_terms_by_blocks(*arrays, self.tensors, rho, rows, level, *terms)
         return terms
+
+    @cached_property
+    def _full(self) -> np.ndarray:
+        """The tensors (K, D, D), diagonal or not."""
+        return (
+            self.tensors[:, :, None] * np.eye(self.dimension) if self.is_diagonal else self.tensors
+        )
+
+    @cached_property
+    def _few(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tensors (K, D, D), and what `local_terms` wants of centres and tensors."""
+        i, j = np.tril_indices(self.dimension)
+        packed = np.where(i == j, 0.5, 1.0) * self._full[:, i, j]
+        return self._full, self.centers.T.copy(), packed.T.copy()
