@@ -213,7 +213,9 @@ def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> t
     if shape is None or (wanted is not None and tuple(shape) != wanted):
         described = type(got).__name__ if shape is None else tuple(shape)
         wanted_text = "an array" if wanted is None else f"shape {wanted}"
-        raise WrongShapeError(f"{call.signature} must return {wanted_text} {where}, got {described}")
+        raise WrongShapeError(
+            f"{call.signature} must return {wanted_text} {where}, got {described}"
+        )
     return tuple(shape)
 
 
