@@ -98,51 +98,57 @@ def error_equation(
     offsets: np.ndarray,
     h: np.ndarray,
     jacobians: np.ndarray,
+    defect: np.ndarray,
+    signs: np.ndarray,
     forcing: np.ndarray,
-    columns: np.ndarray,
+    start: np.ndarray,
     collocation: np.ndarray,
     iterations: int,
-    errors: np.ndarray,
+    solution: np.ndarray,
 ) -> None:
-    """Solve x^(q) = sum_m J_m x^(m) + forcing along the steps of every member, by collocation.
+    """Solve x^(q) = sum_m J_m x^(m) + F along the steps of every member, C columns at once.
 
-    On each step the values at S Radau points c_1..c_S = 1 obey X = x0 + h A F(X), A the
+    The first columns are forced by the defect times a sign of each step, the last P by `forcing`.
+    On a step the values at S Radau points c_1..c_S = 1 obey X = x0 + h A slope(X), A the
     `collocation` matrix. They are found by iterating this map, which contracts where |h J| is below
-    6 or so; where `iterations` of it do not suffice (stiff steps), by elimination.
+    six or so; where `iterations` of it do not suffice (stiff steps), by elimination.
 
-    offsets (B+1,) of steps, h (E,), jacobians (E, S, q, D, D), forcing (E, S, D, C),
-    columns (B, n, C) initial values, errors (E, S, n, C) written to.
+    offsets (B + 1,) of the steps, h (E,), jacobians (E, S, q, D, D), defect (E, S, D),
+    signs (E, C_1), forcing (E, S, D, P), start (B, n, C) at t0, solution (E, S, n, C) written to.
     """
     S = collocation.shape[0]
     order, D = jacobians.shape[2], jacobians.shape[3]
-    n = order * D
-    C = columns.shape[2]
+    n, C = start.shape[1], start.shape[2]
+    top = n - D
+    forced, given = signs.shape[1], C - forcing.shape[3]
     slope = np.empty((S, n, C))
-    x0 = np.empty((n, C))
-    matrix = np.empty((S * n, S * n))
-    right = np.empty((S * n, C))
+    F = np.zeros((S, D, C))
     for b in range(offsets.shape[0] - 1):
-        x0[:] = columns[b]
+        x0 = start[b].copy()
         for e in range(offsets[b], offsets[b + 1]):
-            X = errors[e]
+            X = solution[e]
             for s in range(S):
                 X[s] = x0
+                for i in range(D):
+                    for c in range(forced):
+                        F[s, i, c] = signs[e, c] * defect[e, s, i]
+                    for c in range(given, C):
+                        F[s, i, c] = forcing[e, s, i, c - given]
             done = False
             for _ in range(iterations):
                 for s in range(S):
-                    for i in range(n - D):
+                    for i in range(top):
                         for c in range(C):
                             slope[s, i, c] = X[s, D + i, c]
                     for i in range(D):
                         for c in range(C):
-                            slope[s, n - D + i, c] = forcing[e, s, i, c]
+                            slope[s, top + i, c] = F[s, i, c]
                         for m in range(order):
                             for j in range(D):
                                 J = jacobians[e, s, m, i, j]
                                 for c in range(C):
-                                    slope[s, n - D + i, c] += J * X[s, m * D + j, c]
-                change = 0.0
-                largest = 0.0
+                                    slope[s, top + i, c] += J * X[s, m * D + j, c]
+                change, largest = 0.0, 0.0
                 for s in range(S):
                     for i in range(n):
                         for c in range(C):
@@ -157,33 +163,26 @@ def error_equation(
                     done = True
                     break
             if not done:
+                matrix = np.zeros((S * n, S * n))
+                right = np.empty((S * n, C))
                 for s in range(S):
                     for i in range(n):
                         row = s * n + i
-                        for column in range(S * n):
-                            matrix[row, column] = 0.0
-                        for c in range(C):
-                            right[row, c] = x0[i, c]
+                        right[row] = x0[i]
                         for r in range(S):
                             weight = h[e] * collocation[s, r]
-                            if i < n - D:
+                            if i < top:
                                 matrix[row, r * n + D + i] = -weight
-                            else:
-                                k = i - (n - D)
-                                for m in range(order):
-                                    for j in range(D):
-                                        matrix[row, r * n + m * D + j] = (
-                                            -weight * jacobians[e, r, m, k, j]
-                                        )
-                                for c in range(C):
-                                    right[row, c] += weight * forcing[e, r, k, c]
-                        matrix[row, row] += 1.0
-                if np.isfinite(matrix).all():
-                    solved = np.linalg.solve(matrix, right)
-                    for s in range(S):
-                        for i in range(n):
+                                continue
+                            for m in range(order):
+                                for j in range(D):
+                                    J = jacobians[e, r, m, i - top, j]
+                                    matrix[row, r * n + m * D + j] = -weight * J
                             for c in range(C):
-                                X[s, i, c] = solved[s * n + i, c]
+                                right[row, c] += weight * F[r, i - top, c]
+                        matrix[row, row] += 1.0
+                if np.isfinite(matrix).all() and np.isfinite(right).all():
+                    X[:] = np.linalg.solve(matrix, right).reshape(S, n, C)
                 else:
                     X[:] = np.nan
             x0[:] = X[S - 1]

@@ -1,0 +1,223 @@
+"""Initial value problems: classical steps for the curve, the linearised ODE for its error.
+
+Solve, estimate the global error, and where it is above what was asked for solve again with a smaller
+local tolerance: plain decisions over the members that are not good enough yet.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from probgeo.ode.curve import NOT_FINITE, OK, TOO_COARSE, Curve
+from probgeo.ode.markov.defect import Estimate, estimate_errors
+from probgeo.ode.markov.runge_kutta import Demand, Steps, explicit_steps
+from probgeo.ode.piecewise import PiecewisePosterior
+from probgeo.ode.problem import Problem
+from probgeo.ode.shape import shape_variance
+from probgeo.ragged import in_chunks, members_of, offsets_of, rows_of
+
+FIRST_SHARE = 0.1  # local tolerance of the first round, as a share of the tolerance
+ROUNDS = 6
+SMALLEST_RTOL = 1e-15  # local tolerances below this are a matter of rounding
+MEMORY = 2.0e7  # numbers in the Jacobians and columns of one chunk, at some fifty steps a member
+
+
+class Settings(Protocol):
+    """The fields of a solver that matter here."""
+
+    rtol: float
+    atol: float
+    n_points: int | None
+    max_points: int
+    stiff: bool
+
+
+@dataclass
+class Solution:
+    """The answer for some members: curves on their meshes, standard deviations, how it went."""
+
+    members: np.ndarray
+    t: np.ndarray
+    offsets: np.ndarray
+    pieces: np.ndarray
+    std: np.ndarray
+    spread: np.ndarray | None
+    status: np.ndarray
+    evaluations: np.ndarray
+    log_evidence: np.ndarray
+    residual: np.ndarray
+
+
+def solve_initial(problem: Problem, solver: Settings) -> Curve:
+    """Posterior curves of a batch of initial value problems."""
+    D, R = problem.dimension, 0 if problem.spread is None else problem.order * problem.dimension
+    a_member = 50 * 8 * problem.order * D * (D + 9 + R)
+    most = int(np.clip(MEMORY / a_member, 1, 1024))
+    parts = in_chunks(
+        lambda members: _solve_some(problem, solver, members), problem.count, most=most
+    )
+    return _as_curve(problem, _joined([part for chunk in parts for part in chunk], problem.count))
+
+
+def _solve_some(problem: Problem, solver: Settings, members: np.ndarray) -> list[Solution]:
+    """Rounds over some members: those that are good enough leave, the others get smaller steps."""
+    share = np.full(len(members), FIRST_SHARE)
+    evaluations = np.zeros(len(members), dtype=np.int64)
+    done: list[Solution] = []
+    left = np.arange(len(members))
+    for last in [*[False] * (ROUNDS - 1), True]:
+        demand = _demand(solver, share[left])
+        steps = _steps(problem, solver, members[left], demand)
+        estimate = estimate_errors(problem, members[left], steps, stiff=solver.stiff)
+        evaluations[left] += steps.evaluations + estimate.defect.shape[1] * np.diff(steps.elements)
+        solution = _solution(members[left], steps, estimate, evaluations[left])
+        excess = _excess(solution, solver)
+        finite = solution.status == OK
+        fine = ~finite | (excess <= 1.0)
+        stuck = last | (share[left] * max(solver.rtol, 0.0) < SMALLEST_RTOL) & (solver.atol == 0)
+        stuck = stuck | (solver.n_points is not None)
+        solution.status[finite & ~(excess <= 1.0)] = TOO_COARSE
+        leave = fine | stuck
+        done.append(_taken(solution, np.flatnonzero(leave)))
+        with np.errstate(all="ignore"):
+            smaller = np.where(np.isfinite(excess), 0.5 / excess, 1e-3)
+        share[left] *= np.clip(smaller, 1e-4, 0.5)
+        left = left[~leave]
+        if not len(left):
+            break
+    return done
+
+
+def _demand(solver: Settings, share: np.ndarray) -> Demand:
+    equal = None if solver.n_points is None else solver.n_points - 1
+    rtol = np.maximum(share * solver.rtol, SMALLEST_RTOL)
+    return Demand(rtol, share * solver.atol, solver.max_points - 1, equal)
+
+
+def _steps(problem: Problem, solver: Settings, members: np.ndarray, demand: Demand) -> Steps:
+    start = problem.values[members]
+    return explicit_steps(problem.field, problem.t0, problem.t1, start, members, demand)
+
+
+def _excess(solution: Solution, solver: Settings) -> np.ndarray:
+    """Two standard deviations over the tolerance, where they are largest (B,)."""
+    deviation = _largest(solution.std, solution.offsets)
+    size = _largest(solution.pieces[:, 0], solution.offsets - np.arange(len(solution.offsets)))
+    tolerance = solver.atol + solver.rtol * size
+    with np.errstate(all="ignore"):
+        return np.where(deviation == 0, 0.0, 2.0 * deviation / tolerance)
+
+
+def _largest(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The largest entry (B,) of the rows of every member."""
+    if not len(x):
+        return np.zeros(len(offsets) - 1)
+    return np.maximum.reduceat(np.abs(x).max(axis=tuple(range(1, x.ndim))), offsets[:-1])
+
+
+def _solution(
+    members: np.ndarray, steps: Steps, estimate: Estimate, evaluations: np.ndarray
+) -> Solution:
+    elements = steps.elements
+    member = members_of(elements)
+    finite = np.isfinite(estimate.std[:, 0]) & np.isfinite(estimate.std).all(axis=1)
+    broken = np.bincount(members_of(steps.offsets), ~finite, len(members)) > 0
+    status = np.where((steps.status == OK) & broken, NOT_FINITE, steps.status)
+    # no step is better than rounding
+    size = _largest(steps.pieces[:, 0], elements)
+    floor = 2.0 * np.finfo(float).eps * np.nan_to_num(size)[members_of(steps.offsets)]
+    std = np.hypot(estimate.std, floor[:, None])
+    middle = estimate.defect[:, estimate.defect.shape[1] // 2]
+    with np.errstate(all="ignore"):
+        missed = _largest(estimate.defect, elements) / _largest(estimate.rates, elements)
+    return Solution(
+        members=members,
+        t=steps.t,
+        offsets=steps.offsets,
+        pieces=estimate.pieces,
+        std=std,
+        spread=estimate.spread,
+        status=status,
+        evaluations=evaluations,
+        log_evidence=_log_density(middle, member, len(members)),
+        residual=missed,
+    )
+
+
+def _log_density(defect: np.ndarray, member: np.ndarray, count: int) -> np.ndarray:
+    """Of one defect of every step (E, D), as independent Gaussians of the scale they have (B,)."""
+    n = np.bincount(member, minlength=count) * defect.shape[1]
+    total = np.bincount(member, np.sum(defect**2, axis=1), count)
+    with np.errstate(all="ignore"):
+        return -0.5 * n * (1.0 + np.log(2.0 * np.pi * total / n))
+
+
+def _taken(solution: Solution, which: np.ndarray) -> Solution:
+    rows = rows_of(solution.offsets, which)
+    elements = rows_of(solution.offsets - np.arange(len(solution.offsets)), which)
+    return Solution(
+        members=solution.members[which],
+        t=solution.t[rows],
+        offsets=offsets_of(np.diff(solution.offsets)[which]),
+        pieces=solution.pieces[elements],
+        std=solution.std[rows],
+        spread=None if solution.spread is None else solution.spread[elements],
+        status=solution.status[which],
+        evaluations=solution.evaluations[which],
+        log_evidence=solution.log_evidence[which],
+        residual=solution.residual[which],
+    )
+
+
+def _joined(parts: list[Solution], count: int) -> Solution:
+    """All parts as one batch, in the order of members."""
+    offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
+    arrays = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in (
+            "members",
+            "t",
+            "pieces",
+            "std",
+            "status",
+            "evaluations",
+            "log_evidence",
+            "residual",
+        )
+    }
+    spread = None
+    if parts[0].spread is not None:
+        spread = np.concatenate([part.spread for part in parts])
+    everyone = Solution(offsets=offsets, spread=spread, **arrays)
+    return _taken(everyone, np.argsort(everyone.members, kind="stable"))
+
+
+def _as_curve(problem: Problem, solution: Solution) -> Curve:
+    offsets = solution.offsets
+    k = shape_variance(solution.t, offsets, problem.order, False)
+    first = offsets[:-1]
+    k[first] = 1.0
+    envelope = solution.std / np.sqrt(k)[:, None]
+    envelope[first] = envelope[first + 1]
+    posterior = PiecewisePosterior(
+        t=solution.t,
+        offsets=offsets,
+        pieces=np.ascontiguousarray(solution.pieces),
+        spread=solution.spread,
+        envelope=envelope,
+        order=problem.order,
+        pinned=False,
+    )
+    counts = np.diff(offsets)
+    square = np.bincount(members_of(offsets), np.mean(envelope**2, axis=1), len(counts))
+    shape = problem.batch_shape
+    return Curve(
+        posterior=posterior,
+        t_span=(problem.t0, problem.t1),
+        status=solution.status.reshape(shape),
+        log_evidence=solution.log_evidence.reshape(shape),
+        n_evaluations=solution.evaluations.reshape(shape),
+        residual=solution.residual.reshape(shape),
+        scale=np.sqrt(square / counts).reshape(shape),
+    )
