@@ -7,11 +7,10 @@ PyTorch, or a compiled field of the library's own.
 
 from probgeo.functions.detect import as_field, as_row_function
 from probgeo.functions.field import Field
-from probgeo.functions.rows import EnergyTerms, RowFunction
+from probgeo.functions.rows import RowFunction
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
 __all__ = [
-    "EnergyTerms",
     "Field",
     "JaxFunction",
     "NumpyFunction",

@@ -1,26 +1,30 @@
 """Finding out in which framework a function is written.
 
-A plain function is tried at one point with JAX (which only looks at shapes), then at a few rows with
-NumPy, then with PyTorch, if that is in use. What it raises on the way decides what users are told.
+A plain function is tried at one point with JAX (which only looks at shapes), then at a few rows
+with NumPy, then with PyTorch, if that is in use. What it raises on the way decides what users are
+told.
 """
 
 import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from probgeo.functions.field import Field
 from probgeo.functions.rows import RowFunction
-from probgeo.functions.trees import as_parameter, leaves_of, rebuilt
+from probgeo.functions.trees import as_parameter, leaves_of, rebuilt, row_by_row
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
 WRAPPERS = (JaxFunction, NumpyFunction, TorchFunction)
 ADVICE = (
-    "To say which it is, wrap it in probgeo.functions.JaxFunction (one point), NumpyFunction "
-    "(rows) or TorchFunction (rows)"
+    "To say how f is written, wrap it in one of probgeo.functions: JaxFunction(f) for one point; "
+    "NumpyFunction(f) or TorchFunction(f) for rows, where t has shape (n,), y (n, D); "
+    "NumpyFunction(f, rows=False) for one point"
 )
 
 
@@ -36,10 +40,6 @@ class _Call:
     shapes: tuple[tuple[int, ...], ...]
     expected: tuple[int, ...] | None
     args: Any = None
-
-    @property
-    def leaves(self) -> list[np.ndarray]:
-        return leaves_of(self.args)
 
 
 def as_field(
@@ -79,7 +79,7 @@ def as_field(
     if isinstance(f, Field):
         _check_field(f, order, dimension)
         return f
-    tree, form = _parameters(args, batch_shape)
+    tree = rebuilt(args, [as_parameter(leaf, batch_shape) for leaf in leaves_of(args)])
     names = ["t", "y", "dy"][: order + 1] + ([] if args is None else ["args"])
     shapes = ((), *[(dimension,)] * order)
     call = _Call(f"f({', '.join(names)})", shapes, (dimension,), tree)
@@ -88,7 +88,7 @@ def as_field(
         if kind == "jax":
             from probgeo.functions.in_jax import JaxField
 
-            return JaxField(function, order, dimension, leaves_of(tree), form)
+            return JaxField(function, order, dimension, tree)
         if kind == "numpy":
             from probgeo.functions.in_numpy import NumpyField
 
@@ -97,7 +97,7 @@ def as_field(
 
         return TorchField(function, order, dimension, tree)
 
-    kind, _ = _find_out(f, call, form)
+    kind, _ = _find_out(f, call)
     function, jacobian = _unwrapped(f)
     return make(kind, function, jacobian)
 
@@ -132,7 +132,7 @@ def as_row_function(
     if isinstance(f, RowFunction):
         return f
     call = _Call(f"{what}(x)", ((dimension,),), out_shape)
-    kind, found = _find_out(f, call, None)
+    kind, found = _find_out(f, call)
     function, _ = _unwrapped(f)
     if kind == "jax":
         from probgeo.functions.in_jax import JaxRowFunction
@@ -155,19 +155,10 @@ def _check_field(field: Field, order: int, dimension: int) -> None:
         )
 
 
-def _parameters(args: Any, batch_shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """The arrays of args with one row a member, in a tree, and JAX's name for its form, if any."""
-    if args is None:
-        return None, None
-    jax = sys.modules.get("jax")
-    if jax is None:
-        leaves = [as_parameter(leaf, batch_shape) for leaf in leaves_of(args)]
-        return rebuilt(args, leaves), None
-    given, form = jax.tree.flatten(args)
-    return jax.tree.unflatten(form, [as_parameter(leaf, batch_shape) for leaf in given]), form
-
-
 def _unwrapped(f: Any) -> tuple[Callable, Callable | None]:
+    """The function, and its Jacobian if that is given apart."""
+    if isinstance(f, NumpyFunction) and not f.rows:
+        return row_by_row(f.f), None if f.jacobian is None else row_by_row(f.jacobian)
     if isinstance(f, NumpyFunction):
         return f.f, f.jacobian
     return (f.f, None) if isinstance(f, WRAPPERS) else (f, None)
@@ -178,20 +169,32 @@ def _is_module(f: Any) -> bool:
     return torch is not None and isinstance(f, torch.nn.Module)
 
 
-def _find_out(f: Any, call: _Call, form: Any) -> tuple[str, tuple[int, ...]]:
+# what has been found out of functions: kinds and shapes by how they are called
+_found: WeakKeyDictionary = WeakKeyDictionary()
+
+
+def _find_out(f: Any, call: _Call) -> tuple[str, tuple[int, ...]]:
     """The framework that evaluates f, and the shape of its value at one point."""
     function, _ = _unwrapped(f)
     name = call.signature.split("(")[0]
     if not callable(function):
         raise TypeError(f"{name} must be a function, got {type(function).__name__}")
-    trials = _trials(f)
+    known = _found.setdefault(f, {}) if isinstance(f, FunctionType) else {}
+    parameters = rebuilt(call.args, [f"{x.dtype}{x.shape[1:]}" for x in leaves_of(call.args)])
+    key = (call.signature, call.shapes, call.expected, repr(parameters))
+    if key not in known:
+        known[key] = _tried(f, function, call)
+    return known[key]
+
+
+def _tried(f: Any, function: Callable, call: _Call) -> tuple[str, tuple[int, ...]]:
     errors: dict[str, Exception] = {}
-    for kind in trials:
+    for kind in _trials(f):
         try:
-            return kind, TRIALS[kind](function, call, form)
-        except Exception as error:  # any: what a function raises in the wrong framework is open
+            return kind, TRIALS[kind](function, call)
+        except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
             errors[kind] = error
-    raise _explanation(name, call, errors) from next(iter(errors.values()))
+    raise _explanation(call, errors) from next(iter(errors.values()))
 
 
 def _trials(f: Any) -> list[str]:
@@ -219,7 +222,7 @@ def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> t
     return tuple(shape)
 
 
-def _try_jax(f: Callable, call: _Call, form: Any) -> tuple[int, ...]:
+def _try_jax(f: Callable, call: _Call) -> tuple[int, ...]:
     import jax
 
     from probgeo.functions.in_jax import double_precision
@@ -227,9 +230,8 @@ def _try_jax(f: Callable, call: _Call, form: Any) -> tuple[int, ...]:
     with double_precision():
         arguments = [jax.ShapeDtypeStruct(shape, np.float64) for shape in call.shapes]
         if call.args is not None:
-            leaves, form = jax.tree.flatten(call.args)
-            one = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
-            arguments.append(jax.tree.unflatten(form, one))
+            one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves_of(call.args)]
+            arguments.append(rebuilt(call.args, one))
         out = jax.eval_shape(f, *arguments)
     return _checked_shape(out, call, call.expected, "for one point")
 
@@ -241,7 +243,7 @@ def _probe(call: _Call) -> list[np.ndarray]:
     return [rng.standard_normal((rows, *shape)) for shape in call.shapes]
 
 
-def _try_numpy(f: Callable, call: _Call, form: Any) -> tuple[int, ...]:
+def _try_numpy(f: Callable, call: _Call) -> tuple[int, ...]:
     def evaluate(*rows: Any) -> np.ndarray:
         out = f(*rows)
         if type(out).__module__.startswith("jax"):
@@ -254,7 +256,7 @@ def _try_numpy(f: Callable, call: _Call, form: Any) -> tuple[int, ...]:
     return _try_rows(evaluate, call)
 
 
-def _try_torch(f: Callable, call: _Call, form: Any) -> tuple[int, ...]:
+def _try_torch(f: Callable, call: _Call) -> tuple[int, ...]:
     from probgeo.functions.in_torch import evaluator
 
     return _try_rows(evaluator(f), call)
@@ -268,7 +270,7 @@ def _try_rows(evaluate: Callable, call: _Call) -> tuple[int, ...]:
     def at(index: Any) -> Any:
         given = [x[index] for x in arguments]
         if call.args is not None:
-            of_rows = [np.resize(x, (rows, *x.shape[1:]))[index] for x in call.leaves]
+            of_rows = [np.resize(x, (rows, *x.shape[1:]))[index] for x in leaves_of(call.args)]
             given.append(rebuilt(call.args, of_rows))
         with np.errstate(all="ignore"):
             return evaluate(*given)
@@ -292,7 +294,7 @@ def _try_rows(evaluate: Callable, call: _Call) -> tuple[int, ...]:
     return shape[1:]
 
 
-TRIALS: dict[str, Callable[[Callable, _Call, Any], tuple[int, ...]]] = {
+TRIALS: dict[str, Callable[[Callable, _Call], tuple[int, ...]]] = {
     "jax": _try_jax,
     "numpy": _try_numpy,
     "torch": _try_torch,
@@ -304,12 +306,17 @@ SAID = {
 }
 
 
-def _explanation(name: str, call: _Call, errors: dict[str, Exception]) -> Exception:
+def _explanation(call: _Call, errors: dict[str, Exception]) -> Exception:
     """The one error that users get, from those that the frameworks gave."""
     first, error = next(iter(errors.items()))
-    others = [f"{SAID[kind]}: {_line(e)}" for kind, e in errors.items() if kind != first]
-    more = f" It was also tried {'; '.join(others)}." if others else ""
-    if len(errors) > 1:
+    name = call.signature.split("(")[0]
+    said = {_line(error)}
+    more = ""
+    for kind, other in errors.items():
+        if _line(other) not in said:
+            said.add(_line(other))
+            more += f" Tried {SAID[kind]}: {_line(other)}."
+    if more:
         more += f" {ADVICE}."
     if isinstance(error, WrongShapeError):
         return ValueError(f"{error}.{more}")
@@ -319,8 +326,8 @@ def _explanation(name: str, call: _Call, errors: dict[str, Exception]) -> Except
             f" instead of `if` on values. JAX says: {_line(error)}.{more}"
         )
     where = f"for one point of shape {call.shapes[-1]}" if first == "jax" else SAID[first]
-    kind = ValueError if isinstance(error, ValueError) else TypeError
-    return kind(f"{call.signature} could not be called {where}: {_line(error)}.{more}")
+    kind_of_error = ValueError if isinstance(error, ValueError) else TypeError
+    return kind_of_error(f"{call.signature} could not be called {where}: {_line(error)}.{more}")
 
 
 def _is_tracer_error(error: Exception) -> bool:

@@ -151,18 +151,22 @@ def _tupled(function: Callable) -> Callable:
     return lambda *row: (function(*row),)
 
 
+def _of_form(name: str, form: Callable[[Any, Callable], Quadratic]) -> dict[str, Callable]:
+    return {
+        f"{name} tensor": lambda ad, f: _tupled(form(ad, f).tensor),
+        f"{name} energy": lambda ad, f: _tupled(form(ad, f).energy),
+        f"{name} gradient": lambda ad, f: energy_gradient(ad, form(ad, f)),
+        f"{name} terms": lambda ad, f: energy_terms(ad, form(ad, f)),
+        f"{name} force": lambda ad, f: force_and_tensor(ad, form(ad, f)),
+        f"{name} force jacobian": lambda ad, f: force_jacobian(ad, form(ad, f)),
+    }
+
+
 # what `RowFunction` asks for by name: (ad, f) -> formula of one row
 OF_ROWS: dict[str, Callable[[Any, Callable], Callable]] = {
     "values": lambda ad, f: _tupled(f),
     "scalar terms": scalar_terms,
     "decoder gauss-newton": gauss_newton_terms,
+    **_of_form("metric", of_metric),
+    **_of_form("decoder", of_decoder),
 }
-for _name, _form in {"metric": of_metric, "decoder": of_decoder}.items():
-    OF_ROWS |= {
-        f"{_name} tensor": lambda ad, f, form=_form: _tupled(form(ad, f).tensor),
-        f"{_name} energy": lambda ad, f, form=_form: _tupled(form(ad, f).energy),
-        f"{_name} gradient": lambda ad, f, form=_form: energy_gradient(ad, form(ad, f)),
-        f"{_name} terms": lambda ad, f, form=_form: energy_terms(ad, form(ad, f)),
-        f"{_name} force": lambda ad, f, form=_form: force_and_tensor(ad, form(ad, f)),
-        f"{_name} force jacobian": lambda ad, f, form=_form: force_jacobian(ad, form(ad, f)),
-    }

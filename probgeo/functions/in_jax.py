@@ -87,7 +87,7 @@ class Program:
         rows[n:] = rows[0] if n else 0.0
         if leaves:
             members = np.zeros(size, dtype=np.int64)
-            members[:n] = member
+            members[:n] = member  # type: ignore[assignment]
             arguments: tuple = (rows, members, leaves)
             key = (size, width, *[(leaf.shape, leaf.dtype) for leaf in leaves])
         else:
@@ -126,11 +126,12 @@ def quick_device() -> Any:
     try:
         from jaxlib.xla_client import make_cpu_client
 
-        device = make_cpu_client(asynchronous=False).local_devices()[0]
+        client: Any = make_cpu_client(asynchronous=False)
+        device = client.local_devices()[0]
         place = jax.sharding.SingleDeviceSharding(device)
         double = jax.jit(lambda x: x + x, in_shardings=place, out_shardings=place)
         works = double.lower(np.float32(1)).compile()(np.float32(1)) == 2
-    except Exception:  # not a public function: without it all works, only slower
+    except Exception:  # noqa: BLE001 (not public; whatever is wrong, all works without, slower)
         return None
     return device if works else None
 
@@ -237,16 +238,15 @@ def _same_reference(a: Any, b: Any) -> bool:
 class JaxField(Field):
     """A right-hand side f(t, y[, dy][, args]) of one point.
 
-    `leaves` are the arrays of args, with one row a member, and `tree` is how they hang together.
+    `args` is a tree of arrays with one row a member.
     """
 
-    def __init__(
-        self, f: Callable, order: int, dimension: int, leaves: list[np.ndarray], tree: Any
-    ) -> None:
+    def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
         self.f, self.order, self.dimension = f, order, dimension
+        leaves, self._tree = jax.tree.flatten(args)
         self.n_parameters = n_real(leaves)
         self._real = tuple(is_real(leaf) for leaf in leaves)
-        self._leaves, self._tree = _on_device(leaves), tree
+        self._leaves = _on_device(leaves)
         self._programs: dict[str, Program] = {}
 
     def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
@@ -283,7 +283,8 @@ def _formula(
     """For one row (t, y, ...) and the parameters of its member: a tuple of outputs."""
 
     def arguments(t: jax.Array, state: jax.Array, leaves: list | None) -> tuple:
-        return t, *state, *(() if leaves is None else (jax.tree.unflatten(tree, leaves),))
+        without = tree == jax.tree.structure(None)
+        return t, *state, *(() if without else (jax.tree.unflatten(tree, leaves or []),))
 
     def field(*row: Any) -> jax.Array:
         return get()(*arguments(*row))

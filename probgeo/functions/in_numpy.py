@@ -63,7 +63,8 @@ class NumpyField(Field):
         def at(flat: np.ndarray) -> np.ndarray:
             return self._values(t, flat.reshape(n, self.order, self.dimension), leaves)
 
-        J = derivative(at, np.reshape(state, (n, -1))).reshape(n, self.dimension, *shape[:2])
+        flat = np.reshape(state, (n, self.order * self.dimension))
+        J = derivative(at, flat).reshape(n, self.dimension, *shape[:2])
         return np.ascontiguousarray(J.swapaxes(1, 2))
 
     def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
@@ -77,7 +78,7 @@ class NumpyField(Field):
                 changed = [*leaves[:k], flat.reshape(shape), *leaves[k + 1 :]]
                 return self._values(t, state, changed)
 
-            by_leaf = derivative(at, leaf.reshape(len(t), -1))
+            by_leaf = derivative(at, leaf.reshape(len(t), int(np.prod(leaf.shape[1:]))))
             found.append(by_leaf.reshape(len(t), self.dimension, *leaf.shape[1:]))
         return found
 
@@ -182,18 +183,22 @@ def _metric_force(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
     return by_x - np.einsum("nij,nj->ni", by_v_x, v), f(x)
 
 
+def _flat(rows: np.ndarray) -> np.ndarray:
+    return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+
+
 def _decoder_jacobian(f: Callable, x: np.ndarray, order: int = 1) -> np.ndarray:
-    return derivative(lambda y: f(y).reshape(len(y), -1), x, order)
+    return derivative(lambda y: _flat(f(y)), x, order)
 
 
 def _along(f: Callable, x: np.ndarray, v: np.ndarray, order: int) -> np.ndarray:
     """First (J v) or second (f''(v, v)) directional derivatives: (n, M)."""
     size = np.maximum(1.0, np.abs(x)).min(axis=1) / np.maximum(np.linalg.norm(v, axis=1), 1e-300)
     h = (EPSILON ** (1 / (2 + order)) * size)[:, None]
-    ahead, behind = (f(x + sign * h * v).reshape(len(x), -1) for sign in (1, -1))
+    ahead, behind = (_flat(f(x + sign * h * v)) for sign in (1, -1))
     if order == 1:
         return (ahead - behind) / (2 * h)
-    return (ahead - 2 * f(x).reshape(len(x), -1) + behind) / h**2
+    return (ahead - 2 * _flat(f(x)) + behind) / h**2
 
 
 def _decoder_tensor(f: Callable, x: np.ndarray) -> np.ndarray:

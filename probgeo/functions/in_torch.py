@@ -133,7 +133,7 @@ class TorchField(Field):
 
 
 def _directional(function: Callable, x: torch.Tensor) -> torch.Tensor:
-    """Derivatives of rows x (n, K), which do not depend on each other, by each column: (K, n, D)."""
+    """Derivatives of a function of rows x (n, K), each by itself, by each column: (K, n, D)."""
 
     def along(direction: torch.Tensor) -> torch.Tensor:
         return torch.func.jvp(function, (x,), (direction.expand_as(x),))[1]

@@ -1,25 +1,11 @@
 """Plain maps of rows, x (n, D) -> (n, ...), and what metrics need of them."""
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 Form = Literal["metric", "decoder"]
-
-
-class EnergyTerms(NamedTuple):
-    """L(x, v) = v' M(x) v / 2 with gradients and, if they were wanted, blocks of the Hessian.
-
-    xv[i, j] = d^2 L / dx_i dv_j, and vv = M(x). Blocks that were not wanted are empty.
-    """
-
-    energy: np.ndarray  # (n,)
-    by_x: np.ndarray  # (n, D)
-    by_v: np.ndarray  # (n, D)
-    xx: np.ndarray  # (n, D, D)
-    xv: np.ndarray  # (n, D, D)
-    vv: np.ndarray  # (n, D, D)
 
 
 class RowFunction(ABC):
@@ -65,14 +51,17 @@ class RowFunction(ABC):
         second: bool = True,
         form: Form = "metric",
         gauss_newton: bool = False,
-    ) -> EnergyTerms:
-        """L(x, v) and its derivatives; the `second` ones without second derivatives of J v if
-        `gauss_newton`, which is for decoders."""
+    ) -> tuple[np.ndarray, ...]:
+        """L(x, v) (n,), its gradients by x and by v (n, D), the blocks xx, xv, vv (n, D, D).
+
+        xv[i, j] = d^2 L / dx_i dv_j, and vv = M(x). Blocks are empty, (0, D, D), unless `second`;
+        with `gauss_newton` those of a decoder are without second derivatives of J v.
+        """
         if second:
             kind = "gauss-newton" if gauss_newton and form == "decoder" else "terms"
-            return EnergyTerms(*self._run(f"{form} {kind}", x, v))
-        empty = np.empty((0, 0, 0))
-        return EnergyTerms(*self._run(f"{form} gradient", x, v), empty, empty, empty)
+            return self._run(f"{form} {kind}", x, v)
+        empty = np.empty((3, 0, self.dimension, self.dimension))
+        return (*self._run(f"{form} gradient", x, v), *empty)
 
     def forces(
         self, x: np.ndarray, v: np.ndarray, form: Form = "metric"

@@ -27,7 +27,7 @@ class JaxFunction:
 
 @dataclass(frozen=True)
 class NumpyFunction:
-    """A function of rows, written with NumPy.
+    """A function written with NumPy, of rows or of one point.
 
     Parameters
     ----------
@@ -38,6 +38,9 @@ class NumpyFunction:
     jacobian : callable, optional
         Called like a right-hand side f, returns its derivatives by y, (n, D, D), or by y and dy,
         (n, 2, D, D), with [..., i, j] = d f_i / d y_j. By default central differences are used.
+    rows : bool
+        False if f, and the Jacobian, are written for one point, without the axis of length n. They
+        are then called point by point, which is slow.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class NumpyFunction:
 
     f: Callable
     jacobian: Callable | None = None
+    rows: bool = True
 
 
 @dataclass(frozen=True)
