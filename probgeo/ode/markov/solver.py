@@ -5,8 +5,6 @@ from typing import Any
 
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.ode.curve import Curve
-from probgeo.ode.markov.boundary import solve_boundary
-from probgeo.ode.markov.initial import solve_initial
 from probgeo.ode.problem import Problem
 
 
@@ -68,6 +66,11 @@ class Markov:
 
     def solve(self, problem: Problem, guess: Any = None) -> Curve:
         """Posterior curves for a batch of problems; `solve_ivp` and `solve_bvp` call this."""
+        # imported here, because most callers need one of them only
         if problem.kind == "initial":
+            from probgeo.ode.markov.initial import solve_initial
+
             return solve_initial(problem, self)
+        from probgeo.ode.markov.boundary import solve_boundary
+
         return solve_boundary(problem, self, guess)
