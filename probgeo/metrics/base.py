@@ -12,34 +12,18 @@ dM/dc. Eq. 2 of the paper prints another right-hand side (erratum 1), see `print
 import sys
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probgeo._checks import is_traced
 from probgeo._repr import described
+from probgeo.functions.in_numpy import derivative
 from probgeo.metrics.loops import solve_rows
+from probgeo.metrics.terms import EnergyTerms
 
-
-class EnergyTerms(NamedTuple):
-    """L = v' M(x) v / 2 at n rows, with its derivatives.
-
-    The second ones are empty, (0, D, D), where they were not asked for.
-    """
-
-    energy: np.ndarray  # (n,)
-    by_x: np.ndarray  # (n, D)
-    by_v: np.ndarray  # (n, D), M v
-    xx: np.ndarray  # (n, D, D)
-    xv: np.ndarray  # (n, D, D), [i, j] = d^2 L / dx_i dv_j
-    vv: np.ndarray  # (n, D, D), M
-
-    @classmethod
-    def empty(cls, count: int, dimension: int, second: bool) -> "EnergyTerms":
-        """Room for the numbers, which a loop fills in."""
-        rows = np.empty((2, count, dimension))
-        matrices = np.empty((3, count if second else 0, dimension, dimension))
-        return cls(np.empty(count), rows[0], rows[1], matrices[0], matrices[1], matrices[2])
+if TYPE_CHECKING:
+    from probgeo.metrics.function import MetricFunction
 
 
 class Metric(ABC):
@@ -83,7 +67,7 @@ class Metric(ABC):
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """L = v' M(x) v / 2 at rows x, v (n, D)."""
-        return 0.5 * self.inner(x, v, v)
+        return self._by_function.energies(x, v)
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         """L with its first and, if asked for, second derivatives at rows x, v (n, D).
@@ -94,9 +78,7 @@ class Metric(ABC):
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """c'' (n, D) of geodesics with c = x and c' = v; NaN where M is not positive definite."""
-        terms = self.energy_terms(x, v)
-        force = terms.by_x - np.matmul(v[:, None, :], terms.xv)[:, 0]  # erratum 1; v' xv = xv' v
-        return solve_rows(terms.vv, np.ascontiguousarray(force[:, :, None]))[:, :, 0]
+        return self._by_function.accelerations(x, v)
 
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Derivatives (n, 2, D, D) of c'': [:, 0] by x, [:, 1] by v."""
@@ -120,36 +102,36 @@ class Metric(ABC):
         """M(x) v."""
         if is_traced(x, v):
             return _in_jax().apply(self, x, v)
-        x, v, shape = _as_rows(x, v)
+        x, v, shape = as_rows(x, v)
         return np.einsum("nij,nj->ni", self.tensors_at(x), v).reshape(shape)
 
     def solve(self, x: Any, p: Any) -> Any:
         """M(x)^-1 p; NaN where M(x) is not positive definite."""
         if is_traced(x, p):
             return _in_jax().solve(self, x, p)
-        x, p, shape = _as_rows(x, p)
+        x, p, shape = as_rows(x, p)
         return solve_rows(self.tensors_at(x), p[:, :, None].copy())[:, :, 0].reshape(shape)
 
     def energy(self, x: Any, v: Any) -> Any:
         """v' M(x) v, the squared speed of a curve at x with velocity v."""
         if is_traced(x, v):
             return _in_jax().energy(self, x, v)
-        x, v, shape = _as_rows(x, v)
+        x, v, shape = as_rows(x, v)
         return 2.0 * self.energies(x, v).reshape(shape[:-1])
 
     def acceleration(self, x: Any, v: Any) -> Any:
         """c'' of the geodesic with c = x and c' = v."""
         if is_traced(x, v):
             return _in_jax().acceleration(self, x, v)
-        x, v, shape = _as_rows(x, v)
+        x, v, shape = as_rows(x, v)
         return self.accelerations(x, v).reshape(shape)
 
     @cached_property
-    def _by_function(self) -> Any:
+    def _by_function(self) -> "MetricFunction":
         """The rows' answers for a metric that is known by `__call__` alone."""
         from probgeo.metrics.function import MetricFunction
 
-        return MetricFunction(self.__call__)
+        return MetricFunction(self.__call__, type(self).__name__)
 
 
 def array_module(x: Any) -> Any:
@@ -161,7 +143,10 @@ def array_module(x: Any) -> Any:
 
 
 class ClosedForm(Metric):
-    """A metric whose formula is written for points (..., D), in NumPy or JAX alike."""
+    """A metric whose formula is written for points (..., D), in NumPy or JAX alike.
+
+    What a subclass does not do better follows from `energy_terms`, which it defines.
+    """
 
     def __call__(self, x: Any) -> Any:
         """M (..., D, D) at x (..., D): JAX arrays for those of JAX, else NumPy."""
@@ -172,8 +157,29 @@ class ClosedForm(Metric):
     def _formula(self, x: Any, xp: Any) -> Any:
         """M(x), with the functions of the array module `xp`."""
 
+    @abstractmethod
+    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
+        """L with its first and, if asked for, second derivatives at rows x, v (n, D)."""
+
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(self._formula(x, np))
+
+    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return 0.5 * self.inner(x, v, v)
+
+    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return acceleration_of(self.energy_terms(x, v), v)
+
+    def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        by_x = derivative(lambda y: self.accelerations(y, v), x)
+        by_v = derivative(lambda u: self.accelerations(x, u), v)
+        return np.stack([by_x, by_v], axis=1)
+
+
+def acceleration_of(terms: EnergyTerms, v: np.ndarray) -> np.ndarray:
+    """c'' (n, D) from the derivatives of the energy: M c'' = dL/dx - (d^2 L / dv dx) c'."""
+    force = terms.by_x - np.matmul(v[:, None, :], terms.xv)[:, 0]  # v' xv = xv' v
+    return solve_rows(terms.vv, np.ascontiguousarray(force)[:, :, None])[:, :, 0]
 
 
 def as_metric(metric: Any, dimension: int | None = None) -> Metric:
@@ -208,11 +214,16 @@ def check_dimension(metric: Metric, dimension: int) -> None:
         raise ValueError(
             f"the metric is one of {metric.dimension} dimensions, got points of {dimension}"
         )
-    if "_by_function" in vars(type(metric)) or type(metric).tensors_at is Metric.tensors_at:
+    if is_function(metric):
         metric._by_function.check(dimension)
 
 
-def _as_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+def is_function(metric: Metric) -> bool:
+    """Whether a metric is known by `__call__` alone."""
+    return type(metric).tensors_at is Metric.tensors_at
+
+
+def as_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """x and v, which broadcast, as rows (n, D), and the shape they had."""
     x, v = np.asarray(x, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if x.ndim == 0 or v.ndim == 0 or x.shape[-1] != v.shape[-1]:

@@ -8,11 +8,11 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.metrics import local_loops, loops
-from probgeo.metrics.base import ClosedForm, EnergyTerms, array_module
+from probgeo.metrics.base import ClosedForm, array_module
 from probgeo.metrics.inputs import as_points, as_tensors
 from probgeo.metrics.loops import as_jacobians, solve_rows
+from probgeo.metrics.terms import EnergyTerms
 
-NO_MATRICES = (0, 1, 1)
 FEW = 6  # dimensions up to which plain loops are faster than products of matrices, with 10 tensors
 BLOCK = 2**15  # numbers M_k x of a block of rows, which should stay in the cache
 
@@ -98,14 +98,11 @@ class LocalMetrics(ClosedForm):
         return blend[..., None] * np.eye(self.dimension) if self.is_diagonal else blend
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        terms = EnergyTerms(
-            np.empty(len(x)), np.empty((0, 1)), np.empty((0, 1)), *np.empty((3, *NO_MATRICES))
-        )
-        return self._fill(x, v, loops.ENERGY, terms).energy
+        return self._fill(x, v, loops.ENERGY).energy
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         level = loops.SECOND if second else loops.FIRST
-        return self._fill(x, v, level, EnergyTerms.empty(*x.shape, second))
+        return self._fill(x, v, level)
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         force, M = self._forces(x, v)
@@ -120,17 +117,11 @@ class LocalMetrics(ClosedForm):
 
     def _forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """M c'' (n, D), and M (n, D, D)."""
-        terms = EnergyTerms(
-            np.empty(len(x)),
-            np.empty(x.shape),
-            np.empty(x.shape),
-            *np.empty((2, *NO_MATRICES)),
-            np.empty((*x.shape, self.dimension)),
-        )
-        self._fill(x, v, loops.FORCE, terms)
+        terms = self._fill(x, v, loops.FORCE)
         return terms.by_x, terms.vv
 
-    def _fill(self, x: np.ndarray, v: np.ndarray, level: int, terms: EnergyTerms) -> EnergyTerms:
+    def _fill(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
+        terms = loops.room_for(*x.shape, level)
         arrays, rho = (x, v, self.centers), self.rho
         if self.dimension <= FEW:
             size = (0,) * self.dimension

@@ -12,8 +12,17 @@
 import numpy as np
 
 from probgeo._loops import loop
+from probgeo.metrics.terms import EnergyTerms
 
 ENERGY, FIRST, FORCE, SECOND = range(4)
+
+
+def room_for(count: int, dimension: int, level: int) -> EnergyTerms:
+    """Arrays for what a loop writes; those that it does not write are empty."""
+    rows = np.empty((2, count if level > ENERGY else 0, dimension))
+    blocks = np.empty((2, count if level == SECOND else 0, dimension, dimension))
+    tensors = np.empty((count if level >= FORCE else 0, dimension, dimension))
+    return EnergyTerms(np.empty(count), rows[0], rows[1], blocks[0], blocks[1], tensors)
 
 
 @loop
