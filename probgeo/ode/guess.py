@@ -1,0 +1,72 @@
+"""First guesses of a solution, as users have them: another curve, a function, or samples."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import as_float_array
+from probgeo.ode.curve import Curve
+from probgeo.ode.problem import Problem
+
+# another solution, a function t -> (..., D), or samples (..., T, D) at equal steps over t_span
+Guess = Curve | Callable[[float], Any] | np.ndarray
+
+SAMPLES = 65  # of a function
+
+
+def guess_samples(guess: Any, problem: Problem) -> np.ndarray:
+    """The guess at equal steps over the interval, for every member: (B, T, D)."""
+    if isinstance(guess, Curve):
+        times = np.linspace(*guess.t_span, SAMPLES)
+        samples = guess.mean(times)
+    elif callable(guess):
+        times = np.linspace(problem.t0, problem.t1, SAMPLES)
+        values = [as_float_array("guess", guess(t)) for t in times]
+        samples = np.stack(values, axis=-2)
+    else:
+        samples = as_float_array("guess", guess)
+        if samples.ndim < 2 or samples.shape[-2] < 2:
+            raise ValueError(
+                f"guess must hold at least two samples, (..., T, D), got shape {samples.shape}"
+            )
+    count, dimension = samples.shape[-2], problem.dimension
+    shape = (*problem.batch_shape, count, dimension)
+    try:
+        return np.broadcast_to(samples, shape).reshape(-1, count, dimension).copy()
+    except ValueError as error:
+        raise ValueError(
+            f"guess must give values of shape {shape} at {count} times, got {samples.shape}"
+        ) from error
+
+
+def sample_states(samples: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Samples (B, T, D) at equal steps as smooth curves: values and two derivatives by s.
+
+    At shares s (n,) of the interval, each (B, n, D): cubic Hermite pieces, slopes by differences.
+    """
+    steps = samples.shape[1] - 1
+    slopes = np.gradient(samples, axis=1)
+    piece = np.clip(np.floor(s * steps).astype(int), 0, steps - 1)
+    y0, rise = samples[:, piece], samples[:, piece + 1] - samples[:, piece]
+    m0, m1 = slopes[:, piece], slopes[:, piece + 1]
+    x = (s * steps - piece)[:, None]
+    value = y0 + x**2 * (3 - 2 * x) * rise + x * (1 - x) ** 2 * m0 + x**2 * (x - 1) * m1
+    slope = 6 * x * (1 - x) * rise + (1 - x) * (1 - 3 * x) * m0 + x * (3 * x - 2) * m1
+    bend = (6 - 12 * x) * rise + (6 * x - 4) * m0 + (6 * x - 2) * m1
+    return value, steps * slope, steps**2 * bend
+
+
+def guess_states(guess: Any, problem: Problem, times: np.ndarray) -> np.ndarray:
+    """The guess and its derivatives below the order of the ODE at some times: (B, n, order, D)."""
+    if isinstance(guess, Curve):
+        guess_samples(guess, problem)  # checks the shape
+        shape = (*problem.batch_shape, len(times), problem.dimension)
+        states = [
+            np.broadcast_to(guess.mean(times, d), shape).reshape(-1, *shape[-2:])
+            for d in range(problem.order)
+        ]
+        return np.stack(states, axis=2)
+    share = (np.asarray(times, dtype=float) - problem.t0) / problem.duration
+    states = sample_states(guess_samples(guess, problem), share)[: problem.order]
+    return np.stack([x / problem.duration**d for d, x in enumerate(states)], axis=2)
