@@ -8,10 +8,11 @@ stationary one can give the derivatives of its radial profile instead.
 
 import copy
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -59,9 +60,8 @@ class Kernel:
         ]
         return np.stack(rows, axis=-3)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy has: everything but compiled derivatives."""
-        return _attributes(self)
+
+FEWEST_ROWS = 64  # of a compiled call: single times and whole grids of 8 share one
 
 
 class _Automatic:
@@ -70,23 +70,28 @@ class _Automatic:
     Compiled once for each kernel and highest order, for numbers of rows padded to powers of two.
     """
 
+    known: ClassVar[dict[int, "_Automatic"]] = {}  # by the identity of the kernel
+
     def __init__(self, kernel: Kernel) -> None:
-        self.function = kernel.__call__
-        self.attributes = _attributes(kernel)
+        self.kernel = weakref.ref(kernel)
+        self.attributes = dict(vars(kernel))
         self.compiled: dict[int, Callable] = {}
 
     @classmethod
     def of(cls, kernel: Kernel) -> "_Automatic":
         """Those of this kernel, anew if one of its attributes has been replaced."""
-        known = vars(kernel).get(COMPILED)
-        now = _attributes(kernel)
-        if (
-            known is None
-            or [*known.attributes] != [*now]
-            or any(known.attributes[name] is not value for name, value in now.items())
-        ):
-            known = vars(kernel)[COMPILED] = cls(kernel)
-        return known
+        key, now = id(kernel), vars(kernel)
+        if key not in cls.known:
+            weakref.finalize(kernel, cls.known.pop, key, None)
+        elif [*map(id, cls.known[key].attributes.values())] == [*map(id, now.values())]:
+            return cls.known[key]
+        cls.known[key] = cls(kernel)
+        return cls.known[key]
+
+    def function(self, s: Any, t: Any) -> Any:
+        kernel = self.kernel()
+        assert kernel is not None
+        return kernel(s, t)
 
     def __call__(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
         import jax
@@ -102,7 +107,7 @@ class _Automatic:
                 table = self.compiled[highest](*padded)
             except jax.errors.TracerArrayConversionError as error:
                 raise TypeError(
-                    f"{self.function.__qualname__} must be written with jax.numpy for its "
+                    f"{type(self.kernel()).__name__} must be written with jax.numpy for its "
                     "derivatives to be taken; with NumPy, define derivative(i, j, s, t) instead"
                 ) from error
             return np.array(table[i][j], dtype=float)[:count].reshape(first.shape)
@@ -121,14 +126,6 @@ class _Automatic:
         return lambda s, t: [[entry(s, t) for entry in row] for row in table]
 
 
-COMPILED = "_compiled_derivatives"
-FEWEST_ROWS = 64
-
-
-def _attributes(kernel: Kernel) -> dict[str, Any]:
-    return {name: value for name, value in vars(kernel).items() if name != COMPILED}
-
-
 @dataclass(frozen=True)
 class Stationary(Kernel):
     """k(s, t) = kappa((s - t) / lengthscale), given by the derivatives of kappa."""
@@ -144,9 +141,19 @@ class Stationary(Kernel):
         """The n-th derivative of kappa at r."""
         raise NotImplementedError(f"{type(self).__name__} must define radial(n, r)")
 
+    def _profile(self, n: int, r: np.ndarray) -> np.ndarray:
+        """`radial` as an array of NumPy, in double precision if it was written with JAX, too."""
+        values = self.radial(n, r)
+        if isinstance(values, np.ndarray | np.generic):
+            return values
+        import jax
+
+        with jax.enable_x64(True):
+            return np.array(self.radial(n, r), dtype=float)
+
     def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
         r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
-        return (-1) ** j * self.radial(i + j, r) / self.lengthscale ** (i + j)
+        return (-1) ** j * self._profile(i + j, r) / self.lengthscale ** (i + j)
 
     def lengthscale_derivatives(
         self, i: int, j: int, s: Any, t: Any
@@ -160,7 +167,7 @@ class Stationary(Kernel):
         n = i + j
         r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
         scale = (-1) ** j / self.lengthscale**n
-        k0, k1, k2 = self.radial(n, r), r * self.radial(n + 1, r), r**2 * self.radial(n + 2, r)
+        k0, k1, k2 = (r**k * self._profile(n + k, r) for k in range(3))
         return -scale * (n * k0 + k1), scale * (n**2 * k0 + (2 * n + 1) * k1 + k2)
 
     def with_lengthscale(self, lengthscale: Any) -> Self:

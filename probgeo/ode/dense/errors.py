@@ -1,0 +1,193 @@
+"""What is known about the error of evaluating f at an estimate instead of at the solution.
+
+At node t_i the solver evaluates f at the estimates (c, c') and observes something about the
+derivative c^(n) there. An error model says what: a linear map H of the curve and its derivatives at
+t_i, its value, and the covariance Lambda_i of the noise on it (Eq. 10 and 12).
+
+Covariances come in blocks of size B: B = D in general, B = 1 if every Lambda_i is a multiple of V,
+when the factor V drops out of all of them (`kronecker`). Evaluations come in R rows; what does not
+depend on them has a leading axis of size 1.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import as_float_array
+from probgeo._repr import described
+from probgeo.ode.dense.algebra import transposed
+from probgeo.ode.dense.unit import Evaluations
+
+
+class ErrorModel:
+    """The base: the evaluation is taken as an observation of c^(n), with some noise.
+
+    A model of one's own defines `noise`, and says whether it needs Jacobians (`uses_jacobians`),
+    whether its noise is always a multiple of V (`kronecker`) and whether maps and noise are the
+    same for all evaluations (`shared`, one Gram matrix for the whole batch).
+    """
+
+    uses_jacobians: bool = False
+
+    @property
+    def kronecker(self) -> bool:
+        """Whether the noise is always a multiple of V."""
+        return False
+
+    @property
+    def shared(self) -> bool:
+        """Whether maps and noise do not depend on the evaluations."""
+        return False
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    def check(self, order: int, dimension: int) -> None:
+        """Raise if the model does not fit problems of this order and dimension."""
+
+    def observe(self, evaluations: Evaluations) -> tuple[np.ndarray, np.ndarray]:
+        """Values (R, D) and maps H (R or 1, B, n + 1, B) of the observations made."""
+        _, n, d = evaluations.states.shape
+        b = 1 if self.kronecker else d
+        h = np.zeros((1, b, n + 1, b))
+        h[0, :, n, :] = np.eye(b)
+        return evaluations.values, h
+
+    def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
+        """Lambda_i (R or 1, B, B), given the covariance `sigma` (R or 1, n, B, n, B) of the
+        estimates."""
+        raise NotImplementedError
+
+
+class NoError(ErrorModel):
+    """The estimate is taken for the truth. The Gram matrix is then the same for all problems."""
+
+    @property
+    def kronecker(self) -> bool:
+        return True
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
+        return np.zeros((1, 1, 1))
+
+
+class JacobianError(ErrorModel):
+    """The exact first-order covariance J Sigma J' of the error, as independent noise."""
+
+    uses_jacobians = True
+
+    def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
+        J = _side_by_side(evaluations)
+        size = J.shape[-1]
+        return J @ sigma.reshape(-1, size, size) @ transposed(J)
+
+
+class BoundError(ErrorModel):
+    """Eq. 10: noise from bounds U on |df/dc| and U' on |df/dc'|.
+
+    Parameters
+    ----------
+    U, U_prime : float or array (D, D)
+        U[i, j] bounds |d f_j / d c_i| (Eq. 9). Two floats u bound the Jacobian as u times the
+        identity and keep the Kronecker structure. U_prime is not needed for first-order ODEs.
+
+    Eq. 10 as printed can be indefinite (erratum 4); then its majorant
+    2 (U' Sigma_cc U + U'' Sigma_c'c' U') takes its place.
+    """
+
+    bounds: np.ndarray
+
+    def __init__(self, U: Any, U_prime: Any = None) -> None:
+        given = {"U": U} if U_prime is None else {"U": U, "U_prime": U_prime}
+        arrays = {name: as_float_array(name, value) for name, value in given.items()}
+        for name, bound in arrays.items():
+            if bound.ndim not in (0, 2) or (bound.ndim == 2 and bound.shape[0] != bound.shape[1]):
+                raise ValueError(f"{name} must be a number or a (D, D) array, got {bound.shape}")
+            if np.any(bound < 0):
+                raise ValueError(f"{name} bounds absolute values and must not be negative")
+        if len({bound.shape for bound in arrays.values()}) > 1:
+            raise ValueError("U and U_prime must both be numbers or both be (D, D) arrays")
+        self.bounds = np.stack(list(arrays.values()))
+
+    @property
+    def kronecker(self) -> bool:
+        return self.bounds.ndim == 1
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    def check(self, order: int, dimension: int) -> None:
+        if len(self.bounds) != order:
+            needed = "U and U_prime" if order == 2 else "only U, without U_prime"
+            raise ValueError(f"BoundError needs {needed} for an ODE of order {order}")
+        if not self.kronecker and self.bounds.shape[-1] != dimension:
+            raise ValueError(
+                f"U must have shape ({dimension}, {dimension}), got {self.bounds[0].shape}"
+            )
+
+    def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
+        bounds = self.bounds[:, None, None] if self.kronecker else self.bounds
+        return _noise_within(bounds[None], sigma)
+
+
+class FoundBounds(ErrorModel):
+    """Eq. 10 with bounds (R, n, D, D) of every member's own, found along a first solution of it."""
+
+    def __init__(self, bounds: np.ndarray) -> None:
+        self.bounds = bounds
+
+    def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
+        return _noise_within(self.bounds, sigma)
+
+
+def _noise_within(bounds: np.ndarray, sigma: np.ndarray) -> np.ndarray:
+    """Eq. 10 (R, B, B) from bounds (R, n, B, B) and covariances (R, n, B, n, B)."""
+    count = bounds.shape[1]
+    own, crossed = 0.0, 0.0  # U_m' Sigma_mm U_m, and |U_m' Sigma_mn U_n| for m != n
+    for m in range(count):
+        for n in range(count):
+            term = transposed(bounds[:, m]) @ sigma[:, m, :, n] @ bounds[:, n]
+            if m == n:
+                own = own + term
+            else:
+                crossed = crossed + np.abs(term)
+    printed = own + crossed
+    printed = 0.5 * (printed + transposed(printed))
+    definite = np.zeros(len(printed), dtype=bool)
+    finite = np.isfinite(printed).all(axis=(-2, -1))
+    definite[finite] = np.linalg.eigvalsh(printed[finite])[:, 0] >= 0.0
+    return np.where(definite[:, None, None], printed, count * own)
+
+
+class Linearised(ErrorModel):
+    """f is replaced by its linearisation: c^(n) - J (c, c') is observed without noise.
+
+    The error J (c - estimate) then keeps its correlation with the curve, so that the posterior of
+    a linear ODE is exact; sweeps over it are Gauss-Newton steps.
+    """
+
+    uses_jacobians = True
+
+    def observe(self, evaluations: Evaluations) -> tuple[np.ndarray, np.ndarray]:
+        values, h = super().observe(evaluations)
+        J, states = evaluations.jacobians, evaluations.states
+        assert J is not None
+        maps = np.repeat(h, len(values), axis=0)
+        maps[:, :, :-1, :] = -np.swapaxes(J, 1, 2)
+        known = _side_by_side(evaluations) @ states.reshape(len(values), -1, 1)
+        return values - known[..., 0], maps
+
+    def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
+        d = evaluations.states.shape[-1]
+        return np.zeros((1, d, d))
+
+
+def _side_by_side(evaluations: Evaluations) -> np.ndarray:
+    """Jacobians (df/dc, df/dc') as one matrix (R, D, n D) a row."""
+    J = evaluations.jacobians
+    assert J is not None
+    return np.swapaxes(J, 1, 2).reshape(len(J), J.shape[2], -1)

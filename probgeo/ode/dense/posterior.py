@@ -1,0 +1,294 @@
+"""The posterior of the dense solver (Eq. 14 and 15)."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from probgeo.gaussian import covariance_factor
+from probgeo.ode.curve import Posterior, Source
+from probgeo.ode.dense.algebra import solve_lower, transposed
+from probgeo.ode.dense.gram import SplitCovariance, members_of
+from probgeo.ode.dense.unit import mean_basis
+from probgeo.ode.kernels import Pinned, Stationary
+from probgeo.ragged import in_chunks
+
+CHUNK_BYTES = 2**28  # of what covariances of many times are made from, for members at a time
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How the curves move with R numbers behind the user's data, in units of their standard
+    deviations (or with parameters of f).
+
+    `lines` (P, C, D, R) moves the straight line, `weights` (P, N, m, D, R) the representers on top.
+    """
+
+    lines: np.ndarray
+    weights: np.ndarray
+
+    def take(self, members: np.ndarray) -> "Sensitivity":
+        return Sensitivity(self.lines[members], self.weights[members])
+
+
+@dataclass(frozen=True, eq=False)
+class DensePosterior(Posterior):
+    """GP(mean, cov) for P members on the same nodes.
+
+    The numerical part is the prior, given exact boundary values, conditioned on the evaluations;
+    the boundary part carries the uncertainty of those values along the ODE. Keeping them apart
+    leaves what the user put in untouched by the scale of the prior. (With Delta inside the Gram
+    matrix, as in Eq. 7, a small V would shrink it; the two agree when V is large against Delta.)
+
+    Attributes
+    ----------
+    kernel : Pinned
+        On the unit interval; with length scales (P, 1, 1) if every member has its own.
+    t0, duration : float
+        The user's interval.
+    unit_nodes (N,) : nodes on the unit interval
+    values (P, C, D) : data, by unit time
+    scale2 (P,) : square of the scale of V
+    V : SplitCovariance
+    L (G, N B, N B), maps (G, N, B, m, B) : the Gram matrix and what was observed; G is 1 if all
+        members share them
+    weights (P, N, m, D) : representers of the mean
+    sensitivity : Sensitivity, or None if all data are certain
+    """
+
+    kernel: Pinned
+    t0: float
+    duration: float
+    unit_nodes: np.ndarray
+    values: np.ndarray
+    scale2: np.ndarray
+    V: SplitCovariance
+    L: np.ndarray
+    maps: np.ndarray
+    weights: np.ndarray
+    sensitivity: Sensitivity | None
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    @property
+    def dimension(self) -> int:
+        return self.values.shape[-1]
+
+    @property
+    def lengthscale(self) -> Any:
+        """Length scale of the kernel: a number, or (P,) if every member has its own."""
+        kernel = self.kernel.kernel
+        if not isinstance(kernel, Stationary):
+            raise AttributeError(f"{type(kernel).__name__} has no length scale")
+        return np.reshape(kernel.lengthscale, -1) if self._own_kernels else kernel.lengthscale
+
+    @property
+    def _own_kernels(self) -> bool:
+        return np.ndim(getattr(self.kernel.kernel, "lengthscale", 0.0)) > 0
+
+    def nodes(self, member: int) -> np.ndarray:
+        return self.t0 + self.duration * self.unit_nodes
+
+    def take(self, members: np.ndarray) -> "DensePosterior":
+        kernel = self.kernel
+        if self._own_kernels:
+            scales = self.lengthscale[members][:, None, None]
+            kernel = replace(kernel, kernel=kernel.kernel.with_lengthscale(scales))
+        moves = self.sensitivity
+        return replace(
+            self,
+            kernel=kernel,
+            values=self.values[members],
+            scale2=self.scale2[members],
+            L=members_of(self.L, members),
+            maps=members_of(self.maps, members),
+            weights=self.weights[members],
+            sensitivity=None if moves is None else moves.take(members),
+        )
+
+    def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        tau = self._unit(t)
+        P, N, m, D = self.weights.shape
+        line = mean_basis(self.kernel.conditions, derivative, tau) @ self.values
+        curve = line + self._to_nodes(tau, derivative) @ self.weights.reshape(P, N * m, D)
+        return curve / self.duration**derivative
+
+    def cov(
+        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
+    ) -> np.ndarray:
+        total = np.zeros((self.count, len(t), self.dimension, self.dimension))
+        if source != "boundary":
+            total += self._numerical_cov(s, t, derivative)
+        if source != "numerical" and self.sensitivity is not None:
+            left, right = (
+                self.boundary_columns(x, d) for x, d in zip((s, t), derivative, strict=True)
+            )
+            total += left @ transposed(right)
+        return total
+
+    def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
+        variance = np.zeros((self.count, len(t), self.dimension))
+        if source != "boundary":
+            variance += self._numerical_variance(t, derivative)
+        if source != "numerical" and self.sensitivity is not None:
+            variance += np.sum(self.boundary_columns(t, derivative) ** 2, axis=-1)
+        return np.sqrt(np.maximum(variance, 0.0))
+
+    def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        """How curves move with R standard normal numbers behind their data: (P, T, D, R)."""
+        if self.sensitivity is None:
+            return np.zeros((self.count, len(t), self.dimension, 0))
+        tau = self._unit(t)
+        P, N, m, D, R = self.sensitivity.weights.shape
+        basis = mean_basis(self.kernel.conditions, derivative, tau)
+        moved = basis @ self.sensitivity.lines.reshape(P, -1, D * R)
+        moved += self._to_nodes(tau, derivative) @ self.sensitivity.weights.reshape(P, N * m, D * R)
+        return moved.reshape(P, len(t), D, R) / self.duration**derivative
+
+    def sample(
+        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
+    ) -> np.ndarray:
+        P, T, M, D = self.count, len(t), len(orders), self.dimension
+        draws = np.repeat(np.stack([self.mean(t, d) for d in orders], axis=1)[:, None], n, axis=1)
+        root = np.linalg.cholesky(self.V.columns)
+        units = self.duration ** np.array(orders, dtype=float)[:, None, None]
+        size = M * T * len(self.V.rows)
+
+        def one_chunk(members: np.ndarray) -> None:
+            part = self.take(members)
+            factors = part._joint_factors(t, orders)
+            columns = np.stack([part.boundary_columns(t, d) for d in orders], axis=1)
+            for k, p in enumerate(members):
+                noise = rngs[p].standard_normal((n, size, len(root))) @ root.T
+                errors = factors[k if len(factors) > 1 else 0] @ noise
+                errors = np.sqrt(self.scale2[p]) * errors.reshape(n, M, T, D) / units
+                moved = columns[k] @ rngs[p].standard_normal((n, 1, 1, columns.shape[-1], 1))
+                draws[p] += errors + moved[..., 0]
+
+        in_chunks(one_chunk, P, most=self._most(T * M))
+        return draws
+
+    def _joint_factors(self, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
+        """Factors (G, M T B, M T B) of the numerical covariance of several derivatives at times
+        (T,), for unit scale and by unit time."""
+        tau = self._unit(t)
+        T, M, B = len(t), len(orders), len(self.V.rows)
+        prior = self.kernel.matrix(orders, tau, orders, tau).reshape(-1, T, M, T, M)
+        prior = np.transpose(prior, (0, 2, 1, 4, 3))[:, :, :, None, :, :, None]
+        prior = prior * self.V.rows[:, None, None, :]
+        explained = np.stack([self._explained(tau, d) for d in orders], axis=2)
+        explained = explained.reshape(*explained.shape[:2], M * T * B)
+        cov = prior.reshape(-1, M * T * B, M * T * B) - transposed(explained) @ explained
+        # derivatives differ by orders of magnitude: factorise correlations, not covariances
+        std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
+        unit = np.where(std > 0, std, 1.0)
+        return std[:, :, None] * covariance_factor(cov / (unit[:, :, None] * unit[:, None, :]))
+
+    def _numerical_variance(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        """Variances (P, T, D)."""
+        tau = self._unit(t)
+
+        def one_chunk(members: np.ndarray) -> np.ndarray:
+            part = self.take(members)
+            prior = part._prior((derivative, derivative), tau, tau)[..., None] * np.diag(
+                self.V.rows
+            )
+            return prior - np.sum(part._explained(tau, derivative) ** 2, axis=1)
+
+        blocks = self._for_all(one_chunk, len(t))
+        variance = (blocks[..., :, None] * np.diag(self.V.columns)).reshape(*blocks.shape[:2], -1)
+        return self.scale2[:, None, None] * variance / self.duration ** (2 * derivative)
+
+    def _numerical_cov(
+        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]
+    ) -> np.ndarray:
+        """Covariances (P, T, D, D), pair by pair."""
+        (first, i), (second, j) = (np.unique(self._unit(x), return_inverse=True) for x in (s, t))
+        every_pair = len(first) * len(second) <= len(t)
+
+        def one_chunk(members: np.ndarray) -> np.ndarray:
+            part = self.take(members)
+            left = part._explained(first, derivative[0])
+            right = part._explained(second, derivative[1])
+            G, n, _, B = left.shape
+            if every_pair:  # all products at once, then those that were asked for
+                known = transposed(left.reshape(G, n, -1)) @ right.reshape(G, n, -1)
+                known = known.reshape(G, len(first), B, len(second), B)[:, i, :, j].swapaxes(0, 1)
+            else:
+                known = np.einsum("gnta,gntb->gtab", left[:, :, i], right[:, :, j])
+            prior = part._prior(derivative, first[i], second[j])
+            return prior[..., None, None] * self.V.rows - known
+
+        blocks = self._for_all(one_chunk, len(t))
+        D = self.dimension
+        blocks = blocks[..., :, None, :, None] * self.V.columns[:, None, :]
+        units = self.duration ** sum(derivative)
+        return self.scale2[:, None, None, None] * blocks.reshape(-1, len(t), D, D) / units
+
+    def _for_all(self, work: Any, times: int) -> np.ndarray:
+        """Results of `work(members)` for all members, or once if nothing differs among them."""
+        if len(self.L) == 1 and not self._own_kernels:
+            return work(np.arange(min(1, self.count)))
+        return np.concatenate(in_chunks(work, self.count, most=self._most(times)))
+
+    def _most(self, times: int) -> int:
+        """Members at a time, so that as many times of each fit into memory."""
+        each = 3 * 8 * self.L.shape[-1] * times * len(self.V.rows)
+        return max(1, CHUNK_BYTES // max(1, each))
+
+    def _unit(self, t: np.ndarray) -> np.ndarray:
+        return (t - self.t0) / self.duration
+
+    def _prior(self, derivative: tuple[int, int], s: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Prior covariance (G, T) without V, pair by pair."""
+        values = self.kernel.derivative(*derivative, s[:, None], t[:, None])
+        return np.reshape(values, (-1, len(t)))
+
+    def _to_nodes(self, tau: np.ndarray, derivative: int) -> np.ndarray:
+        """Prior covariance (G, T, N m), without V, of curves at tau with states at the nodes."""
+        N, m = self.weights.shape[1:3]
+        cross = self.kernel.matrix((derivative,), tau, tuple(range(m)), self.unit_nodes)
+        return cross.reshape(-1, len(tau), N * m)
+
+    def _explained(self, tau: np.ndarray, derivative: int) -> np.ndarray:
+        """L^-1 cov(observations, curve at tau): (G, N B, T, B)."""
+        _, N, B, m, _ = self.maps.shape
+        to_nodes = self._to_nodes(tau, derivative).reshape(-1, len(tau), N, m)
+        cross = np.swapaxes(self.maps @ self.V.rows, 2, 3).reshape(-1, N, m, B * B)
+        cross = np.swapaxes(to_nodes, 1, 2) @ cross  # g i t (a d)
+        cross = cross.reshape(-1, N, len(tau), B, B).swapaxes(2, 3)
+        columns = cross.reshape(-1, N * B, len(tau) * B)
+        return solve_lower(self.L, columns).reshape(-1, N * B, len(tau), B)
+
+
+def joined(parts: list[DensePosterior], shared: bool) -> DensePosterior:
+    """Posteriors of one kind for all members; `shared` says whether they have one Gram matrix."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+
+    def all_of(name: str) -> np.ndarray:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    kernel, moves = first.kernel, None
+    if first._own_kernels:
+        scales = np.concatenate([part.kernel.kernel.lengthscale for part in parts])
+        kernel = replace(kernel, kernel=first.kernel.kernel.with_lengthscale(scales))
+    if first.sensitivity is not None:
+        lines, weights = (
+            np.concatenate([getattr(part.sensitivity, name) for part in parts])
+            for name in ("lines", "weights")
+        )
+        moves = Sensitivity(lines, weights)
+    return replace(
+        first,
+        kernel=kernel,
+        values=all_of("values"),
+        scale2=all_of("scale2"),
+        L=first.L if shared else all_of("L"),
+        maps=first.maps if shared else all_of("maps"),
+        weights=all_of("weights"),
+        sensitivity=moves,
+    )
