@@ -101,28 +101,28 @@ class Metric(ABC):
     def apply(self, x: Any, v: Any) -> Any:
         """M(x) v."""
         if is_traced(x, v):
-            return _in_jax().apply(self, x, v)
+            return jax_methods().apply(self, x, v)
         x, v, shape = as_rows(x, v)
         return np.einsum("nij,nj->ni", self.tensors_at(x), v).reshape(shape)
 
     def solve(self, x: Any, p: Any) -> Any:
         """M(x)^-1 p; NaN where M(x) is not positive definite."""
         if is_traced(x, p):
-            return _in_jax().solve(self, x, p)
+            return jax_methods().solve(self, x, p)
         x, p, shape = as_rows(x, p)
         return solve_rows(self.tensors_at(x), p[:, :, None].copy())[:, :, 0].reshape(shape)
 
     def energy(self, x: Any, v: Any) -> Any:
         """v' M(x) v, the squared speed of a curve at x with velocity v."""
         if is_traced(x, v):
-            return _in_jax().energy(self, x, v)
+            return jax_methods().energy(self, x, v)
         x, v, shape = as_rows(x, v)
         return 2.0 * self.energies(x, v).reshape(shape[:-1])
 
     def acceleration(self, x: Any, v: Any) -> Any:
         """c'' of the geodesic with c = x and c' = v."""
         if is_traced(x, v):
-            return _in_jax().acceleration(self, x, v)
+            return jax_methods().acceleration(self, x, v)
         x, v, shape = as_rows(x, v)
         return self.accelerations(x, v).reshape(shape)
 
@@ -235,7 +235,8 @@ def as_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     return x, v, shape
 
 
-def _in_jax() -> Any:
+def jax_methods() -> Any:
+    """The methods of metrics for tracers; only then is JAX imported."""
     from probgeo.metrics import in_jax
 
     return in_jax

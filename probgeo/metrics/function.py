@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,14 +38,10 @@ class FunctionMetric(Metric):
             return self._by_function.values(points.reshape(-1, D)).reshape(*points.shape, D)
         return getattr(self.function, "f", self.function)(x)
 
-    @property
-    def _by_function(self) -> "MetricFunction":  # type: ignore[override]
-        found = vars(self).get("_rows")
-        if found is None:
-            name = getattr(self.function, "__qualname__", type(self.function).__name__)
-            found = MetricFunction(self.function, name)
-            object.__setattr__(self, "_rows", found)
-        return found
+    @cached_property
+    def _by_function(self) -> "MetricFunction":
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        return MetricFunction(self.function, name)
 
 
 class MetricFunction:

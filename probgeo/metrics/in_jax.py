@@ -49,14 +49,16 @@ def christoffel(metric: Any, x: Any) -> jax.Array:
     return jnp.einsum("kl,lij->kij", jnp.linalg.inv(metric(x)), lowered)
 
 
-def pulled_back(decode: Any, x: Any) -> jax.Array:
-    """J'J (..., D, D) of a function of one point, at points (..., D)."""
+def pulled_back(decode: Any, x: Any) -> tuple[jax.Array, int]:
+    """J'J (..., D, D) of a function of one point, at points (..., D), and its number of outputs."""
+    x = jnp.asarray(x)
 
     def one(x: jax.Array) -> jax.Array:
-        J = jax.jacfwd(lambda y: jnp.ravel(decode(y)))(x)
+        J = jax.jacfwd(decode)(x)
         return J.T @ J
 
-    return jnp.vectorize(one, signature="(d)->(d,d)")(x)
+    outputs = jax.eval_shape(decode, jax.ShapeDtypeStruct(x.shape[-1:], x.dtype)).size
+    return jnp.vectorize(one, signature="(d)->(d,d)")(x), outputs
 
 
 def at_points(metric: Any, x: Any) -> jax.Array:

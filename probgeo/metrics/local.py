@@ -121,7 +121,7 @@ class LocalMetrics(ClosedForm):
         return terms.by_x, terms.vv
 
     def _fill(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
-        terms = loops.room_for(*x.shape, level)
+        terms = loops.room_for(x, level)
         arrays, rho = (x, v, self.centers), self.rho
         if self.dimension <= FEW:
             size = (0,) * self.dimension

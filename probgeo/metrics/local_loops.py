@@ -21,8 +21,22 @@ NEGLIGIBLE = -36.0
 
 @loop
 def local_terms(
-    x, v, centers, tensors, columns, packed, rho, size, level, energy, by_x, by_v, xx, xv, vv
-):  # fmt: skip
+    x: np.ndarray,
+    v: np.ndarray,
+    centers: np.ndarray,
+    tensors: np.ndarray,
+    columns: np.ndarray,
+    packed: np.ndarray,
+    rho: float,
+    size: tuple[int, ...],
+    level: int,
+    energy: np.ndarray,
+    by_x: np.ndarray,
+    by_v: np.ndarray,
+    xx: np.ndarray,
+    xv: np.ndarray,
+    vv: np.ndarray,
+) -> None:
     """Terms in few dimensions: centers (K, D), tensors (K, D, D).
 
     `columns` (D, K) are the centres once more and `packed` (D (D + 1) / 2, K) the lower triangles
@@ -130,8 +144,20 @@ def local_terms(
 
 @loop
 def local_terms_by_blocks(
-    x, v, centers, tensors, rho, rows, level, energy, by_x, by_v, xx, xv, vv
-):  # fmt: skip
+    x: np.ndarray,
+    v: np.ndarray,
+    centers: np.ndarray,
+    tensors: np.ndarray,
+    rho: float,
+    rows: int,
+    level: int,
+    energy: np.ndarray,
+    by_x: np.ndarray,
+    by_v: np.ndarray,
+    xx: np.ndarray,
+    xv: np.ndarray,
+    vv: np.ndarray,
+) -> None:
     """Terms in many dimensions: `rows` rows at a time, so that most of it is products of matrices.
 
     M_k (x - mu_k) for all k, then M_k v and the blends of M_k for those that count in the block.
@@ -235,8 +261,19 @@ def local_terms_by_blocks(
 
 @loop
 def local_terms_diagonal(
-    x, v, centers, diagonals, rho, level, energy, by_x, by_v, xx, xv, vv
-):  # fmt: skip
+    x: np.ndarray,
+    v: np.ndarray,
+    centers: np.ndarray,
+    diagonals: np.ndarray,
+    rho: float,
+    level: int,
+    energy: np.ndarray,
+    by_x: np.ndarray,
+    by_v: np.ndarray,
+    xx: np.ndarray,
+    xv: np.ndarray,
+    vv: np.ndarray,
+) -> None:
     """Terms of diagonal tensors (K, D): O(K D) a row, and O(K D^2) for second derivatives."""
     K, D = centers.shape
     w, q, active = np.empty(K), np.empty(K), np.empty(K, np.int64)
@@ -307,7 +344,15 @@ def local_terms_diagonal(
 
 
 @loop
-def local_force_jacobians(x, v, acceleration, centers, tensors, rho, J):
+def local_force_jacobians(
+    x: np.ndarray,
+    v: np.ndarray,
+    acceleration: np.ndarray,
+    centers: np.ndarray,
+    tensors: np.ndarray,
+    rho: float,
+    J: np.ndarray,
+) -> None:
     """Derivatives of the force F(x, v) - M(x) a at fixed a = c'', (n, D, 2 D): by x, then by v.
 
     With r_k = w_k c_k' v and t = sum r_k c_k - rho M v, the second derivatives above and

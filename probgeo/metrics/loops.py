@@ -15,18 +15,161 @@ from probgeo._loops import loop
 from probgeo.metrics.terms import EnergyTerms
 
 ENERGY, FIRST, FORCE, SECOND = range(4)
+FAR = -50.0  # logarithm of weights that are left out: exp(-50) = 2e-22 of one datum
 
 
-def room_for(count: int, dimension: int, level: int) -> EnergyTerms:
-    """Arrays for what a loop writes; those that it does not write are empty."""
-    rows = np.empty((2, count if level > ENERGY else 0, dimension))
+def room_for(rows: np.ndarray, level: int) -> EnergyTerms:
+    """Arrays for what a loop writes at rows (n, D); those that it does not write are empty."""
+    count, dimension = rows.shape
+    first = np.empty((2, count if level > ENERGY else 0, dimension))
     blocks = np.empty((2, count if level == SECOND else 0, dimension, dimension))
     tensors = np.empty((count if level >= FORCE else 0, dimension, dimension))
-    return EnergyTerms(np.empty(count), rows[0], rows[1], blocks[0], blocks[1], tensors)
+    return EnergyTerms(np.empty(count), first[0], first[1], blocks[0], blocks[1], tensors)
 
 
 @loop
-def cholesky_solve(M, B, U, X) -> None:
+def conformal_terms(
+    v: np.ndarray,
+    scale: np.ndarray,
+    b: np.ndarray,
+    alpha: np.ndarray,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    level: int,
+    energy: np.ndarray,
+    by_x: np.ndarray,
+    by_v: np.ndarray,
+    xx: np.ndarray,
+    xv: np.ndarray,
+    vv: np.ndarray,
+) -> None:
+    """The energy of M(x) = s(x) I with ds/dx = s gamma b, d^2 s / dx^2 = s (alpha I + beta b b').
+
+    Rows v, b (n, D) and numbers (n,); FIRST and SECOND only. O(D^2) a row.
+    """
+    D = v.shape[1]
+    for n in range(v.shape[0]):
+        square = 0.0
+        for i in range(D):
+            square += v[n, i] * v[n, i]
+        energy[n] = 0.5 * scale[n] * square
+        slope = scale[n] * gamma[n]
+        for i in range(D):
+            by_x[n, i] = 0.5 * square * slope * b[n, i]
+            by_v[n, i] = scale[n] * v[n, i]
+        if level == SECOND:
+            bend = energy[n] * beta[n]
+            for i in range(D):
+                for j in range(D):
+                    xx[n, i, j] = bend * b[n, i] * b[n, j]
+                    xv[n, i, j] = slope * b[n, i] * v[n, j]
+                    vv[n, i, j] = 0.0
+                xx[n, i, i] += energy[n] * alpha[n]
+                vv[n, i, i] = scale[n]
+
+
+@loop
+def kernel_terms(
+    x: np.ndarray,
+    v: np.ndarray,
+    data: np.ndarray,
+    sigma: float,
+    rho: float,
+    level: int,
+    energy: np.ndarray,
+    by_x: np.ndarray,
+    by_v: np.ndarray,
+    xx: np.ndarray,
+    xv: np.ndarray,
+    vv: np.ndarray,
+) -> None:
+    """The energy of M = diag(m), m_d = 1 / (S_d + rho), S_d = sum_n w_n (x_nd - x_d)^2.
+
+    With e the offsets of data from x, w = exp(-|e|^2 / 2 sigma^2) and u_d = (v_d m_d)^2:
+
+        dS_d/dx_i = sum w (e_i e_d^2 / sigma^2 - 2 e_d [i = d])      vv = diag(m)
+        xv_id = -m_d^2 v_d dS_d/dx_i
+        xx_ij = sum_d v_d^2 m_d^3 dS_d/dx_i dS_d/dx_j - 1/2 sum_d u_d d^2 S_d / dx_i dx_j
+
+    O(N D^2) a row for those data with a weight that counts, O(N D) for the energy.
+    """
+    N, D = data.shape
+    e, S, m, u = np.empty(D), np.empty(D), np.empty(D), np.empty(D)
+    slope = np.empty((D, D))
+    inverse = 1.0 / (sigma * sigma)
+    near, weight = np.empty(N, np.int64), np.empty(N)
+    for n in range(x.shape[0]):
+        count = 0
+        S[:] = 0.0
+        slope[:] = 0.0
+        for k in range(N):
+            square = 0.0
+            for i in range(D):
+                e[i] = data[k, i] - x[n, i]
+                square += e[i] * e[i]
+            exponent = -0.5 * square * inverse
+            if exponent < FAR:
+                continue
+            w = np.exp(exponent)
+            near[count], weight[count] = k, w
+            count += 1
+            for d in range(D):
+                S[d] += w * e[d] * e[d]
+            if level > ENERGY:
+                for i in range(D):
+                    slope[i, i] -= 2.0 * w * e[i]
+                    f = w * e[i] * inverse
+                    for d in range(D):
+                        slope[i, d] += f * e[d] * e[d]
+        energy[n] = 0.0
+        for d in range(D):
+            m[d] = 1.0 / (S[d] + rho)
+            energy[n] += 0.5 * m[d] * v[n, d] * v[n, d]
+            u[d] = (v[n, d] * m[d]) ** 2
+        if level == ENERGY:
+            continue
+        for i in range(D):
+            by_v[n, i] = m[i] * v[n, i]
+            by_x[n, i] = 0.0
+            for d in range(D):
+                by_x[n, i] -= 0.5 * u[d] * slope[i, d]
+        if level < FORCE:
+            continue
+        for i in range(D):
+            for d in range(D):
+                vv[n, i, d] = 0.0
+            vv[n, i, i] = m[i]
+        if level == FORCE:
+            for i in range(D):
+                for d in range(D):
+                    by_x[n, d] += m[d] * m[d] * v[n, d] * slope[i, d] * v[n, i]
+            continue
+        for i in range(D):
+            for j in range(D):
+                xv[n, i, j] = -m[j] * m[j] * v[n, j] * slope[i, j]
+                xx[n, i, j] = 0.0
+                for d in range(D):
+                    xx[n, i, j] += u[d] * m[d] * slope[i, d] * slope[j, d]
+        for a in range(count):
+            k, w = near[a], weight[a]
+            q = 0.0
+            for d in range(D):
+                e[d] = data[k, d] - x[n, d]
+                q += u[d] * e[d] * e[d]
+            for i in range(D):
+                xx[n, i, i] -= 0.5 * w * (2.0 * u[i] - q * inverse)
+                for j in range(D):
+                    f = q * inverse - 2.0 * (u[i] + u[j])
+                    xx[n, i, j] -= 0.5 * w * inverse * f * e[i] * e[j]
+
+
+@loop
+def cholesky_solve(
+    M: np.ndarray,
+    B: np.ndarray,
+    U: np.ndarray,
+    X: np.ndarray,
+) -> None:
     """X = M^-1 B for rows of positive definite M (n, D, D) and B (n, D, C), by M = U' U.
 
     NaN where M is not positive definite. Inner loops run along rows in memory.

@@ -1,0 +1,71 @@
+"""The geodesic equation of a metric, for tests, teaching and comparison."""
+
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import is_traced
+from probgeo.metrics.base import Metric, as_metric, as_rows, jax_methods
+from probgeo.metrics.loops import solve_rows
+
+
+def acceleration(metric: Any, x: Any, v: Any) -> Any:
+    """c'' of the geodesic with c = x and c' = v, both (..., D).
+
+    M c'' = 1/2 grad_x (v' M(x) v) - d/ds M(x + s v) v: Eq. 2, mended (erratum 1).
+
+    Examples
+    --------
+    In the hyperbolic half plane, a geodesic that starts level turns down:
+
+    >>> half_plane = lambda x: np.eye(2) / x[1] ** 2
+    >>> acceleration(half_plane, [0.0, 1.0], [1.0, 0.0]).tolist()
+    [0.0, -1.0]
+    """
+    return as_metric(metric).acceleration(x, v)
+
+
+def printed_acceleration(metric: Any, x: Any, v: Any) -> Any:
+    """What Eq. 2 prints, -1/2 M^-1 grad_x (v' M(x) v): right for D = 1 only. For comparison.
+
+    Examples
+    --------
+    In the half plane it turns the wrong way:
+
+    >>> half_plane = lambda x: np.eye(2) / x[1] ** 2
+    >>> float(printed_acceleration(half_plane, [0.0, 1.0], [1.0, 0.0])[1])
+    1.0
+    """
+    made = as_metric(metric)
+    if is_traced(x, v):
+        return jax_methods().printed_acceleration(made, x, v)
+    x, v, shape = as_rows(x, v)
+    terms = made.energy_terms(x, v)
+    return solve_rows(terms.vv, -terms.by_x[:, :, None])[:, :, 0].reshape(shape)
+
+
+def christoffel(metric: Any, x: Any) -> Any:
+    """Christoffel symbols Gamma[k, i, j] at x (D,), with c''_k = -Gamma[k, i, j] c'_i c'_j.
+
+    D^3 numbers: for tests and teaching. The solvers use `acceleration`.
+
+    Examples
+    --------
+    >>> half_plane = lambda x: np.eye(2) / x[1] ** 2
+    >>> christoffel(half_plane, [0.0, 2.0])[1].tolist()
+    [[0.5, 0.0], [0.0, -0.5]]
+    """
+    made = as_metric(metric)
+    if is_traced(x):
+        return jax_methods().christoffel(made, x)
+    slopes = _slopes(made, np.asarray(x, dtype=np.float64))
+    lowered = 0.5 * (np.moveaxis(slopes, 2, 1) + slopes - np.moveaxis(slopes, 2, 0))
+    M = made.tensors_at(np.array(x, dtype=np.float64)[None])[0]
+    return np.einsum("kl,lij->kij", np.linalg.inv(M), lowered) + 0.0
+
+
+def _slopes(metric: Metric, x: np.ndarray) -> np.ndarray:
+    """d M_ij / d x_k, [i, j, k]: M e_j is the gradient of the energy by v = e_j."""
+    D = len(x)
+    terms = metric.energy_terms(np.tile(x, (D, 1)), np.eye(D))
+    return terms.xv.transpose(2, 0, 1)  # xv[j, k, i] = d (M e_j)_i / d x_k

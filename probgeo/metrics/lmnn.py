@@ -1,0 +1,256 @@
+"""Local metrics from a target: large margin nearest neighbours with diagonal weights.
+
+Weinberger & Saul (2009) ask for weights w under which the squared distance
+d_w(x, y) = sum_d w_d (x_d - y_d)^2 is small from a point i to its target neighbours j, the nearest
+ones of its own class, and larger by a margin of one to impostors l of other classes:
+
+    F(w) = (1 - mu) sum_ij d_w(x_i, x_j) + mu sum_ijl max(0, 1 + d_w(x_i, x_j) - d_w(x_i, x_l)).
+
+With diagonal weights w >= 0 this is convex and piecewise linear in D numbers. It is minimised by
+L-BFGS-B with the corner of the hinge rounded over a width that shrinks from round to round. The
+slopes of the rounded hinges are feasible for the dual problem, so each round knows a lower bound on
+the optimum, and the fit ends when the two are close.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import as_positive, as_whole_number
+from probgeo.metrics.inputs import as_data
+
+SHRINK = 0.2  # of the width of the rounded corner, from round to round
+ANCHORS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class LMNNFit:
+    """Weights of a diagonal LMNN metric, and how good they are.
+
+    Attributes
+    ----------
+    weights : array (D,)
+    objective : float
+        F at the weights.
+    lower_bound : float
+        No weights above the floor have a smaller F than this.
+    history : array (n_rounds + 1,)
+        The smallest F so far, at the start and after every round.
+    converged : bool
+        Whether objective - lower_bound <= tolerance * objective.
+    """
+
+    weights: np.ndarray
+    objective: float
+    lower_bound: float
+    history: np.ndarray
+    converged: bool
+
+
+def lmnn_diagonal(
+    X: Any,
+    labels: Any,
+    *,
+    anchor: Any = None,
+    n_neighbors: int = 3,
+    mu: float = 0.5,
+    floor: float = 1e-2,
+    tolerance: float = 1e-4,
+    max_rounds: int = 10,
+) -> LMNNFit:
+    """Learn one diagonal LMNN metric.
+
+    Parameters
+    ----------
+    X : array (N, D)
+    labels : array (N,)
+        The class of each point.
+    anchor : optional
+        Learn for the points i of this class only: their neighbours and impostors. By default for
+        all points.
+    n_neighbors : int
+        Number of target neighbours of each point: the nearest of its class after all columns are
+        scaled to unit variance, so that the units of a column do not matter.
+    mu : float
+        Between 0 and 1: how much impostors count against neighbours.
+    floor : float
+        w_d is at least floor / (D variance_d): all floors together add about 2 `floor` to the mean
+        squared distance, whose unit is the margin. It keeps the metric positive definite.
+    tolerance : float
+        Largest gap, relative to the objective, between it and the lower bound.
+    max_rounds : int
+
+    Examples
+    --------
+    Only the first coordinate tells the classes apart:
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.repeat([0, 1], 30)
+    >>> X = np.stack([labels + 0.2 * rng.normal(size=60), rng.normal(size=60)], axis=1)
+    >>> fit = lmnn_diagonal(X, labels)
+    >>> fit.converged, bool(fit.weights[0] > 20 * fit.weights[1])
+    (True, True)
+    """
+    data = as_data("X", X, least=2)
+    classes = _as_labels(labels, len(data))
+    count = as_whole_number("n_neighbors", n_neighbors, 1)
+    if not 0.0 < mu < 1.0:
+        raise ValueError(f"mu must lie between 0 and 1, got {mu}")
+    tolerance = as_positive("tolerance", tolerance)
+    rounds = as_whole_number("max_rounds", max_rounds, 1)
+
+    variances = data.var(axis=0)
+    # a constant column tells nothing; a typical variance keeps its weight finite
+    variances = np.where(variances > 0.0, variances, variances.mean())
+    unit = 1.0 / (data.shape[1] * variances)
+    least = np.full(len(unit), as_positive("floor", floor))
+    anchors = _anchors(classes, anchor, count)
+    fit = _minimise(
+        _Problem(data * np.sqrt(unit), classes, anchors, count, mu), least, tolerance, rounds
+    )
+    return replace(fit, weights=fit.weights * unit)
+
+
+class _Problem:
+    """F and its rounded version, over all triplets or those that have ever mattered."""
+
+    def __init__(
+        self, X: np.ndarray, labels: np.ndarray, anchors: np.ndarray, n_neighbors: int, mu: float
+    ) -> None:
+        self.X, self.labels, self.anchors, self.mu = X, labels, anchors, mu
+        neighbors = np.stack([_nearest(X, labels, i, n_neighbors) for i in anchors])
+        self.targets = (X[anchors][:, None] - X[neighbors]) ** 2  # (A, n_neighbors, D)
+        self.pull = (1.0 - mu) * self.targets.sum(axis=(0, 1))
+        # the active pairs (anchor, impostor), as an index a * N + l, and their squared differences
+        self.pairs = np.empty(0, dtype=int)
+        self.squares = np.empty((0, X.shape[1]))
+
+    def objective(self, w: np.ndarray, activate: bool = False) -> float:
+        """F(w) over all triplets. On request, pairs with a positive hinge become active."""
+        N, total, found = len(self.X), float(self.pull @ w), []
+        near = self.targets @ w
+        Z = self.X * np.sqrt(w)
+        for start in range(0, len(self.anchors), ANCHORS_AT_ONCE):
+            chunk = slice(start, start + ANCHORS_AT_ONCE)
+            z, d = Z[self.anchors[chunk]], near[chunk]
+            far = np.sum(z**2, axis=1)[:, None] + np.sum(Z**2, axis=1) - 2.0 * z @ Z.T
+            far[self.labels[self.anchors[chunk], None] == self.labels] = np.inf
+            total += self.mu * sum(
+                float(np.maximum(1.0 + d[:, j, None] - far, 0.0).sum()) for j in range(d.shape[1])
+            )
+            rows, columns = np.nonzero(far < 1.0 + d.max(axis=1, keepdims=True))
+            found.append((rows + start) * N + columns)
+        if activate:
+            self._activate(np.concatenate(found))
+        return total
+
+    def _activate(self, pairs: np.ndarray) -> None:
+        new = np.setdiff1d(pairs, self.pairs, assume_unique=True)
+        anchors, impostors = np.divmod(new, len(self.X))
+        squares = (self.X[self.anchors[anchors]] - self.X[impostors]) ** 2
+        self.pairs = np.concatenate([self.pairs, new])
+        self.squares = np.concatenate([self.squares, squares])
+
+    def rounded(self, w: np.ndarray, width: float) -> tuple[float, np.ndarray, float]:
+        """The active part of F with rounded hinges, its gradient, and mu times all slopes."""
+        anchors = self.pairs // len(self.X)
+        near = self.targets @ w
+        hinges = 1.0 + near[anchors] - (self.squares @ w)[:, None]  # (P, n_neighbors)
+        slopes = np.clip(hinges / width, 0.0, 1.0)
+        value = self.pull @ w + self.mu * np.sum(slopes * (hinges - 0.5 * width * slopes))
+        counts = np.stack([np.bincount(anchors, column, len(near)) for column in slopes.T], axis=1)
+        push = np.tensordot(counts, self.targets, axes=2) - slopes.sum(axis=1) @ self.squares
+        return float(value), self.pull + self.mu * push, self.mu * float(slopes.sum())
+
+    def lower_bound(self, w: np.ndarray, width: float, least: np.ndarray) -> float:
+        """A bound on F from below, by duality.
+
+        Any slopes in [0, 1] in the place of the hinges turn F into a linear function that is
+        nowhere larger, gradient . w + mu sum(slopes). If its gradient is nowhere negative, its
+        least value is at the floor; the slopes of the rounded hinges are shrunk until that holds.
+        """
+        _, gradient, constant = self.rounded(w, width)
+        negative = gradient < 0.0
+        pull, push = self.pull, gradient - self.pull
+        shrink = np.min(pull[negative] / -push[negative], initial=1.0)
+        return float((pull + shrink * push) @ least + shrink * constant)
+
+
+def _minimise(problem: _Problem, least: np.ndarray, tolerance: float, rounds: int) -> LMNNFit:
+    w, width = _best_multiple(problem, least), 1.0
+    best, best_w, bound = problem.objective(w, activate=True), w, 0.0
+    history = [best]
+    for _ in range(rounds):
+        w = _minimise_rounded(problem, w, width, least)
+        # fewer triplets than all make F smaller, so the bound holds for all of them
+        bound = max(bound, problem.lower_bound(w, width, least))
+        value = problem.objective(w, activate=True)
+        if value < best:
+            best, best_w = value, w
+        history.append(best)
+        if best - bound <= tolerance * best:
+            return LMNNFit(best_w, best, bound, np.array(history), True)
+        width *= SHRINK
+    return LMNNFit(best_w, best, bound, np.array(history), False)
+
+
+def _best_multiple(problem: _Problem, least: np.ndarray) -> np.ndarray:
+    """Equal weights of the best size: with weights too small, everyone is an impostor."""
+    from scipy.optimize import minimize_scalar  # slow to import, and needed only here
+
+    size = minimize_scalar(
+        lambda log_size: problem.objective(np.exp(log_size) + least),
+        bracket=(0.0, 2.0),
+        options={"xtol": 1e-2},
+    ).x
+    return np.exp(size) + least
+
+
+def _minimise_rounded(
+    problem: _Problem, w: np.ndarray, width: float, least: np.ndarray
+) -> np.ndarray:
+    from scipy.optimize import minimize  # slow to import, and needed only here
+
+    return minimize(
+        lambda u: problem.rounded(u, width)[:2],
+        w,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(low, None) for low in least],
+        # to round-off: the lower bound is as good as the gradient is small
+        options={"maxiter": 2000, "maxfun": 2000, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9},
+    ).x
+
+
+def _nearest(X: np.ndarray, labels: np.ndarray, i: int, count: int) -> np.ndarray:
+    """The `count` points of i's class that are nearest to it."""
+    others = np.flatnonzero(labels == labels[i])
+    others = others[others != i]
+    distances = np.sum((X[others] - X[i]) ** 2, axis=1)
+    return others[np.argsort(distances, kind="stable")[:count]]
+
+
+def _anchors(labels: np.ndarray, anchor: Any, n_neighbors: int) -> np.ndarray:
+    names, sizes = np.unique(labels, return_counts=True)
+    if len(names) < 2:
+        raise ValueError(f"labels must name at least two classes, got only {names[0]!r}")
+    wanted = names if anchor is None else names[names == anchor]
+    if not len(wanted):
+        raise ValueError(f"anchor must be one of the labels, got {anchor!r}")
+    for name, size in zip(names, sizes, strict=True):
+        if name in wanted and size <= n_neighbors:
+            raise ValueError(
+                f"every class needs more than n_neighbors = {n_neighbors} points, got {size} "
+                f"labelled {name}; take fewer clusters, or clusters of your own as labels"
+            )
+    return np.flatnonzero(np.isin(labels, wanted))
+
+
+def _as_labels(value: Any, count: int) -> np.ndarray:
+    labels = np.asarray(value)
+    if labels.shape != (count,):
+        raise ValueError(f"labels must have shape ({count},), one a point, got {labels.shape}")
+    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+        raise ValueError("labels must be finite")
+    return labels
