@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probgeo.ode.markov.initial_loops import error_equation
+from probgeo.ode.markov.initial_loops import error_equation, error_scales
 from probgeo.ode.markov.runge_kutta import Steps
 from probgeo.ode.problem import Problem
 from probgeo.ragged import members_of
@@ -82,7 +82,7 @@ def estimate_errors(
 ) -> Estimate:
     """The errors of the steps of some members of a problem, and columns of their uncertain data."""
     order, D = problem.order, problem.dimension
-    rule, h, elements = radau(POINTS), steps.lengths, steps.elements
+    rule, h, elements = radau(POINTS), steps.h, steps.elements
     at = (steps.starts[:, None] + h[:, None] * rule.points).ravel()
     curve = [along(steps.pieces, h, rule.points, m) for m in range(order + 1)]
     state = np.stack(curve[:order], axis=2).reshape(-1, order, D)
@@ -186,13 +186,14 @@ def standard_deviations(offsets: np.ndarray, errors: np.ndarray, inside: np.ndar
     square = errors[..., 0] ** 2
     drawn = np.mean(errors[..., 1 : 1 + DRAWS] ** 2, axis=2)
     known = drawn > 0
-    ratio = np.where(known, square / np.where(known, drawn, 1.0), 0.0).sum(axis=1)
-    count = np.bincount(member, known.sum(axis=1), len(elements) - 1)
-    s2 = np.bincount(member, ratio, len(elements) - 1) / np.maximum(count, 1.0)
+    ratio = np.where(known, square / np.where(known, drawn, 1.0), 0.0)
+    s2 = error_scales(elements, ratio)
     last = np.delete(np.arange(offsets[-1]), offsets[:-1])  # nodes where steps end
     variance = np.zeros((offsets[-1], errors.shape[1]))
     variance[last] = s2[member][:, None] * drawn
-    beyond = np.maximum(inside - np.maximum(variance[last - 1], variance[last]), 0.0)
+    seen = variance.copy()
+    seen[last] = np.maximum(seen[last], square)
+    beyond = np.maximum(inside - np.maximum(seen[last - 1], seen[last]), 0.0)
     share = np.full((len(last), 2), 0.5)
     share[elements[1:] - 1, 1] = 1.0
     added = np.zeros_like(variance)

@@ -7,6 +7,8 @@ import numpy as np
 
 from probgeo._loops import loop
 
+LOW, HIGH = 0.8, 1.5
+
 
 @loop
 def next_stage(
@@ -186,3 +188,27 @@ def error_equation(
                 else:
                     X[:] = np.nan
             x0[:] = X[S - 1]
+
+
+@loop
+def error_scales(offsets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """Factors s^2 (B,) by which the variance of drawn errors fits the estimated one.
+
+    ratio (E, D) = estimated squared error over drawn variance, at the ends of the steps. The factor
+    is such that two standard deviations hold .954 of it, as they do of a Gaussian, but between half
+    and twice the mean: errors are less random than Gaussians, so that few are far from the mean.
+    """
+    members = offsets.shape[0] - 1
+    factors = np.zeros(members)
+    for b in range(members):
+        own = np.sort(ratio[offsets[b] : offsets[b + 1]].ravel())
+        own = own[own > 0.0]
+        if own.size == 0:
+            continue
+        mean = own.mean()
+        place = 0.954 * (own.size - 1)
+        low = int(place)
+        high = min(low + 1, own.size - 1)
+        quantile = own[low] + (place - low) * (own[high] - own[low])
+        factors[b] = min(max(quantile / 4.0, LOW * mean), HIGH * mean)
+    return factors

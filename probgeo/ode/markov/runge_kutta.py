@@ -18,7 +18,8 @@ from probgeo.ragged import elements_of, offsets_of
 
 STAGES = 12
 SAFETY = 0.9  # of the step that would just meet the tolerance
-SMALLEST, LARGEST = 0.2, 10.0  # factors by which a step changes
+SMALLEST, LARGEST = 0.2, 4.0  # factors by which a step changes
+TIMID = 1e-3  # error of a first step over its tolerance, below which it is taken again
 UNSTABLE = 6.1  # h |eigenvalue| at the edge of the region of stability (Hairer's DOP853)
 
 
@@ -29,6 +30,7 @@ class Steps:
     Attributes
     ----------
     t (rows,), offsets (B + 1,) : ends of the steps of every member
+    h (elements,) : their lengths, which differences of t only round
     pieces (elements, degree + 1, D) : y along each step, a polynomial in s from 0 to 1
     status (B,) : OK, or why a member did not arrive
     evaluations (B,) : of f
@@ -36,6 +38,7 @@ class Steps:
 
     t: np.ndarray
     offsets: np.ndarray
+    h: np.ndarray
     pieces: np.ndarray
     status: np.ndarray
     evaluations: np.ndarray
@@ -49,11 +52,6 @@ class Steps:
     def starts(self) -> np.ndarray:
         """Where the steps start (elements,)."""
         return np.delete(self.t, self.offsets[1:] - 1)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """h (elements,)."""
-        return np.delete(self.t, self.offsets[:-1]) - self.starts
 
 
 class Demand(NamedTuple):
@@ -230,7 +228,12 @@ class _Walk:
         )
         finite = np.isfinite(error) & np.isfinite(point).all(axis=1)
         finite &= np.isfinite(rates).all(axis=1)
-        accepted = finite & ((error <= 1.0) | (demand.equal is not None))
+        accepted = finite & (error <= 1.0)
+        # a first step that could be much longer is taken again
+        timid = (self.taken[active] == 0) & (error < TIMID) & (h < self.t1 - self.t0)
+        accepted &= ~timid
+        if demand.equal is not None:
+            accepted = finite
         self._change_steps(h, error, finite, accepted)
         self.unstable[active] += accepted & (stiffness > UNSTABLE)
         self.history.append(
@@ -258,10 +261,10 @@ class _Walk:
     ) -> None:
         factor = SAFETY * np.maximum(np.where(finite, error, 1.0), 1e-20) ** -0.125
         factor = np.where(finite, np.clip(factor, SMALLEST, LARGEST), SMALLEST)
+        failed = ~(error <= 1.0)
         # growth waits after a step that failed
-        factor = np.where(accepted & ~self.retried, factor, np.minimum(factor, 1.0))
-        self.h = h * factor
-        self.retried = ~accepted
+        self.h = h * np.where(self.retried, np.minimum(factor, 1.0), factor)
+        self.retried = failed
 
     def _advance(
         self,
@@ -321,7 +324,9 @@ class _Walk:
         columns = zip(*(self.history or [empty]), strict=True)
         member, t, h, y, end, k = (np.concatenate(column) for column in columns)
         pieces = self._pieces(member, t, h, y, end, k)
-        return in_order(member, t, pieces, self.reached, self.t1, self.status, self.evaluations)
+        return in_order(
+            member, t, h, pieces, self.reached, self.t1, self.status, self.evaluations
+        )
 
     def _pieces(
         self,
@@ -345,17 +350,18 @@ class _Walk:
         self.evaluations += 3 * np.bincount(member, minlength=len(self.status))
         # of the highest derivative that is integrated: y, or y' of second order
         top = slice((self.order - 1) * D, self.order * D)
-        rise = (end - y)[:, None, top]
-        slopes = np.concatenate([rise, h[:, None, None] * k[:, :, top]], axis=1)
+        # from the slopes: the difference of the ends is full of rounding where steps are small
+        rise = h[:, None] * np.einsum("j,ejn->en", coefficients.weights[-1], k[:, :STAGES])
+        slopes = np.concatenate([rise[:, None, top], h[:, None, None] * k[:, :, top]], axis=1)
         pieces = np.einsum("ds,esn->edn", coefficients.interpolant, slopes)
         pieces[:, 0] = y[:, top]
         if self.order == 2:
-            return integrated(pieces, h, y[:, :D], end[:, :D])
+            return integrated(pieces, h, y[:, :D], rise[:, :D])
         return pieces
 
 
-def integrated(velocity: np.ndarray, h: np.ndarray, y: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Positions (E, degree + 2, D) from velocities (E, degree + 1, D) and both ends (E, D).
+def integrated(velocity: np.ndarray, h: np.ndarray, y: np.ndarray, rise: np.ndarray) -> np.ndarray:
+    """Positions (E, degree + 2, D) from velocities (E, degree + 1, D), starts and rises (E, D).
 
     The integral of the velocity misses the end by an error of one order more, which is spread over
     the step with slopes and curvatures of zero at its ends, by 10 s^3 - 15 s^4 + 6 s^5.
@@ -364,8 +370,8 @@ def integrated(velocity: np.ndarray, h: np.ndarray, y: np.ndarray, end: np.ndarr
     pieces = np.zeros((len(h), max(size, 6), velocity.shape[2]))
     powers = np.arange(1, size)
     pieces[:, 1:size] = h[:, None, None] * velocity / powers[:, None]
+    missing = rise - pieces.sum(axis=1)
     pieces[:, 0] = y
-    missing = end - pieces.sum(axis=1)
     for power, weight in ((3, 10.0), (4, -15.0), (5, 6.0)):
         pieces[:, power] += weight * missing
     return pieces
@@ -374,13 +380,14 @@ def integrated(velocity: np.ndarray, h: np.ndarray, y: np.ndarray, end: np.ndarr
 def in_order(
     member: np.ndarray,
     t: np.ndarray,
+    h: np.ndarray,
     pieces: np.ndarray,
     reached: np.ndarray,
     t1: float,
     status: np.ndarray,
     evaluations: np.ndarray,
 ) -> Steps:
-    """Steps (member, where they start, pieces) as a ragged batch.
+    """Steps (member, where they start, lengths, pieces) as a ragged batch.
 
     Members that did not get further than `reached` (B,) go on from there to t1 with NaN.
     """
@@ -388,11 +395,12 @@ def in_order(
     member = np.concatenate([member, lost])
     order = np.argsort(member, kind="stable")
     t = np.concatenate([t, reached[lost]])[order]
+    h = np.concatenate([h, t1 - reached[lost]])[order]
     nothing = np.full((len(lost), *pieces.shape[1:]), np.nan)
     pieces = np.concatenate([pieces, nothing])[order]
     elements = offsets_of(np.bincount(member, minlength=len(status)))
     t = np.insert(t, elements[1:], t1)
-    return Steps(t, elements + np.arange(len(elements)), pieces, status, evaluations)
+    return Steps(t, elements + np.arange(len(elements)), h, pieces, status, evaluations)
 
 
 def _rms(x: np.ndarray) -> np.ndarray:
