@@ -417,9 +417,9 @@ def test_energy_terms(kind, form, points):
     f = as_row_function(MAPS[form][kind], 3)
     L = energy_by_hand(form)
     with jax.enable_x64(True):
-        value = jax.vmap(L)(x, v)
-        gradient = jax.vmap(jax.grad(L, (0, 1)))(x, v)
-        (xx, xv), (_, vv) = jax.vmap(jax.hessian(L, (0, 1)))(x, v)
+        value = jax.jit(jax.vmap(L))(x, v)
+        gradient = jax.jit(jax.vmap(jax.grad(L, (0, 1))))(x, v)
+        (xx, xv), (_, vv) = jax.jit(jax.vmap(jax.hessian(L, (0, 1))))(x, v)
     energy, by_x, by_v, *blocks = f.energy_terms(x, v, form=form)
     np.testing.assert_allclose(energy, value, rtol=1e-8)
     np.testing.assert_allclose(f.energies(x, v, form=form), value, rtol=1e-8)
@@ -466,8 +466,8 @@ def test_forces_and_derivatives_of_accelerations(kind, form, points):
         return jnp.linalg.solve(jax.hessian(L, 1)(x, v), jax.grad(L, 0)(x, v) - xv @ v)
 
     with jax.enable_x64(True):
-        expected = np.asarray(jax.vmap(acceleration)(x, v))
-        by_x, by_v = jax.vmap(jax.jacfwd(acceleration, (0, 1)))(x, v)
+        expected = jax.jit(jax.vmap(acceleration))(x, v)
+        by_x, by_v = jax.jit(jax.vmap(jax.jacfwd(acceleration, (0, 1))))(x, v)
     force, M = f.forces(x, v, form=form)
     a = np.linalg.solve(M, force[:, :, None])[:, :, 0]
     np.testing.assert_allclose(a, expected, atol=1e-5)

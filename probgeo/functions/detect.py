@@ -192,6 +192,8 @@ def _tried(f: Any, function: Callable, call: _Call) -> tuple[str, tuple[int, ...
     for kind in _trials(f):
         try:
             return kind, TRIALS[kind](function, call)
+        except TracedClosureError:
+            raise
         except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
             errors[kind] = error
     raise _explanation(call, errors) from next(iter(errors.values()))
@@ -205,6 +207,10 @@ def _trials(f: Any) -> list[str]:
         return ["torch"]
     jax = ["jax"] if importlib.util.find_spec("jax") else []
     return [*jax, "numpy", *(["torch"] if "torch" in sys.modules else [])]
+
+
+class TracedClosureError(TypeError):
+    """A function refers to a tracer of JAX other than its arguments."""
 
 
 class WrongShapeError(ValueError):
@@ -232,7 +238,12 @@ def _try_jax(f: Callable, call: _Call) -> tuple[int, ...]:
         if call.args is not None:
             one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves_of(call.args)]
             arguments.append(rebuilt(call.args, one))
-        out = jax.eval_shape(f, *arguments)
+        traced, out = jax.make_jaxpr(f, return_shape=True)(*arguments)
+    if any(isinstance(value, jax.core.Tracer) for value in traced.consts):
+        raise TracedClosureError(
+            f"{call.signature} refers to a value that JAX is tracing (inside jit, vmap or grad), "
+            "which a solver cannot see: pass it as args=, and f gets it last"
+        )
     return _checked_shape(out, call, call.expected, "for one point")
 
 
