@@ -155,20 +155,50 @@ class Stationary(Kernel):
         r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
         return (-1) ** j * self._profile(i + j, r) / self.lengthscale ** (i + j)
 
+    def matrix(
+        self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray
+    ) -> np.ndarray:
+        # all that depends on the orders is their sum and a sign
+        r = (s[:, None] - t[None, :]) / self.lengthscale
+        sums = {i + j for i in orders for j in others}
+        by_sum = {n: self._profile(n, r) / self.lengthscale**n for n in sums}
+        return _by_orders(by_sum, orders, others)
+
     def lengthscale_derivatives(
         self, i: int, j: int, s: Any, t: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """First and second derivative of `derivative(i, j, s, t)` by log lengthscale.
+        """First and second derivative of `derivative(i, j, s, t)` by log lengthscale."""
+        r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
+        _, first, second = self._with_slopes(
+            i + j, [self._profile(i + j + k, r) for k in range(3)], r
+        )
+        return (-1) ** j * first, (-1) ** j * second
 
-        With n = i + j and r = (s - t) / lambda, lambda^-n kappa^(n)(r) has the derivatives
-        -lambda^-n (n kappa^(n) + r kappa^(n+1)) and, once more,
+    def lengthscale_matrices(
+        self, orders: tuple[int, ...], t: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`matrix(orders, t, orders, t)` and its two derivatives by log lengthscale."""
+        r = (t[:, None] - t[None, :]) / self.lengthscale
+        highest = 2 * max(orders)
+        profiles = [self._profile(n, r) for n in range(highest + 3)]
+        by_sum = [self._with_slopes(n, profiles[n : n + 3], r) for n in range(highest + 1)]
+        value, first, second = (
+            _by_orders({n: terms[k] for n, terms in enumerate(by_sum)}, orders, orders)
+            for k in range(3)
+        )
+        return value, first, second
+
+    def _with_slopes(
+        self, n: int, profiles: list[np.ndarray], r: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """lambda^-n kappa^(n)(r) and its derivatives by log lambda, given kappa^(n), ..^(n+2).
+
+        With r = (s - t) / lambda they are -lambda^-n (n kappa^(n) + r kappa^(n+1)) and, once more,
         lambda^-n (n^2 kappa^(n) + (2n+1) r kappa^(n+1) + r^2 kappa^(n+2)).
         """
-        n = i + j
-        r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
-        scale = (-1) ** j / self.lengthscale**n
-        k0, k1, k2 = (r**k * self._profile(n + k, r) for k in range(3))
-        return -scale * (n * k0 + k1), scale * (n**2 * k0 + (2 * n + 1) * k1 + k2)
+        k0, k1, k2 = profiles[0], r * profiles[1], r**2 * profiles[2]
+        scale = self.lengthscale**-n
+        return scale * k0, -scale * (n * k0 + k1), scale * (n**2 * k0 + (2 * n + 1) * k1 + k2)
 
     def with_lengthscale(self, lengthscale: Any) -> Self:
         """The same kernel with another length scale.
@@ -179,6 +209,14 @@ class Stationary(Kernel):
         other = copy.copy(self)
         object.__setattr__(other, "lengthscale", lengthscale)
         return other
+
+
+def _by_orders(
+    by_sum: dict[int, np.ndarray], orders: tuple[int, ...], others: tuple[int, ...]
+) -> np.ndarray:
+    """Stationary covariances (..., S, m, T, n) of derivatives i and j, which depend on i + j."""
+    rows = [np.stack([(-1) ** j * by_sum[i + j] for j in others], axis=-1) for i in orders]
+    return np.stack(rows, axis=-3)
 
 
 @dataclass(frozen=True)

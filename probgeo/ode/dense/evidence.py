@@ -87,25 +87,18 @@ def log_density_terms(
 
 
 def joint_gram(
-    entry: Callable[[int, int, np.ndarray, np.ndarray], np.ndarray],
-    conditions: Conditions,
-    nodes: np.ndarray,
-    V: np.ndarray,
-    maps: np.ndarray,
+    K: np.ndarray, conditions: Conditions, V: np.ndarray, maps: np.ndarray
 ) -> np.ndarray:
-    """Covariance (P, n, n) of boundary values and observations, from `entry(i, j, s, t)`."""
+    """Covariance (P, n, n) of boundary values and observations.
+
+    K (P, C + N, m, C + N, m) is that of the states at the times of both.
+    """
     G, _, B, m, _ = maps.shape
-    times = np.concatenate([[t for t, _ in conditions], nodes])
-    s, t = times[:, None], times[None, :]
     # every time carries all orders; a boundary value picks one of them
-    full = np.stack(
-        [np.stack([entry(i, j, s, t) for j in range(m)], axis=-1) for i in range(m)], axis=-3
-    )
     picks = np.zeros((G, len(conditions), B, m, B))
     for c, (_, derivative) in enumerate(conditions):
         picks[:, c, :, derivative, :] = np.eye(B)
-    H = np.concatenate([picks, maps], axis=1)
-    return observed_covariance(H, V, full.reshape(-1, len(times), m, len(times), m))
+    return observed_covariance(np.concatenate([picks, maps], axis=1), V, K)
 
 
 def objective(
@@ -121,17 +114,14 @@ def objective(
 
     With `scale2` None the scale of V is the best one for each lambda.
     """
-    maps, B = observations.maps, observations.maps.shape[2]
-    N, ends = len(nodes), len(conditions) * observations.maps.shape[2]
-
-    def first(i: int, j: int, s: np.ndarray, t: np.ndarray) -> np.ndarray:
-        return kernel.lengthscale_derivatives(i, j, s, t)[0]
-
-    def second(i: int, j: int, s: np.ndarray, t: np.ndarray) -> np.ndarray:
-        return kernel.lengthscale_derivatives(i, j, s, t)[1]
-
-    entries = (kernel.derivative, first, second)
-    G, dG, ddG = (joint_gram(entry, conditions, nodes, V.rows, maps) for entry in entries)
+    N, B, m, _ = observations.maps.shape[1:]
+    ends = len(conditions) * B
+    times = np.concatenate([[t for t, _ in conditions], nodes])
+    shape = (-1, len(times), m, len(times), m)
+    G, dG, ddG = (
+        joint_gram(K.reshape(shape), conditions, V.rows, observations.maps)
+        for K in kernel.lengthscale_matrices(tuple(range(m)), times)
+    )
     for i in range(N):
         own = slice(ends + i * B, ends + (i + 1) * B)
         G[:, own, own] += observations.noise[:, i]
