@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probgeo.ode.markov.initial_loops import error_equation, error_scales
-from probgeo.ode.markov.runge_kutta import Steps
+from probgeo.ode.markov.steps import Steps
 from probgeo.ode.problem import Problem
 from probgeo.ragged import members_of
 

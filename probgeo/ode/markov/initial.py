@@ -11,13 +11,15 @@ import numpy as np
 
 from probgeo.ode.curve import NOT_FINITE, OK, TOO_COARSE, Curve
 from probgeo.ode.markov.defect import Estimate, estimate_errors
-from probgeo.ode.markov.runge_kutta import Demand, Steps, explicit_steps
+from probgeo.ode.markov.implicit import ImplicitWalk
+from probgeo.ode.markov.runge_kutta import ExplicitWalk
+from probgeo.ode.markov.steps import Demand, Steps
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import Problem
 from probgeo.ode.shape import shape_variance
 from probgeo.ragged import in_chunks, members_of, offsets_of, rows_of
 
-FIRST_SHARE = 0.1  # local tolerance of the first round, as a share of the tolerance
+FIRST_SHARE = 0.03  # local tolerance of the first round, as a share of the tolerance
 ROUNDS = 6
 SMALLEST_RTOL = 1e-15  # local tolerances below this are a matter of rounding
 MEMORY = 2.0e7  # numbers in the Jacobians and columns of one chunk, at some fifty steps a member
@@ -97,7 +99,8 @@ def _demand(solver: Settings, share: np.ndarray) -> Demand:
 
 def _steps(problem: Problem, solver: Settings, members: np.ndarray, demand: Demand) -> Steps:
     start = problem.values[members]
-    return explicit_steps(problem.field, problem.t0, problem.t1, start, members, demand)
+    walk = ImplicitWalk if solver.stiff else ExplicitWalk
+    return walk(problem.field, problem.t0, problem.t1, start, members, demand).walk()
 
 
 def _excess(solution: Solution, solver: Settings) -> np.ndarray:

@@ -123,7 +123,7 @@ def error_equation(
     n, C = start.shape[1], start.shape[2]
     top = n - D
     forced, given = signs.shape[1], C - forcing.shape[3]
-    slope = np.empty((S, n, C))
+    slope, new = np.empty((S, n, C)), np.empty((n, C))
     F = np.zeros((S, D, C))
     for b in range(offsets.shape[0] - 1):
         x0 = start[b].copy()
@@ -152,15 +152,17 @@ def error_equation(
                                     slope[s, top + i, c] += J * X[s, m * D + j, c]
                 change, largest = 0.0, 0.0
                 for s in range(S):
+                    new[:] = x0
+                    for r in range(S):
+                        weight = h[e] * collocation[s, r]
+                        for i in range(n):
+                            for c in range(C):
+                                new[i, c] += weight * slope[r, i, c]
                     for i in range(n):
                         for c in range(C):
-                            total = 0.0
-                            for r in range(S):
-                                total += collocation[s, r] * slope[r, i, c]
-                            new = x0[i, c] + h[e] * total
-                            change = max(change, abs(new - X[s, i, c]))
-                            largest = max(largest, abs(new))
-                            X[s, i, c] = new
+                            change = max(change, abs(new[i, c] - X[s, i, c]))
+                            largest = max(largest, abs(new[i, c]))
+                            X[s, i, c] = new[i, c]
                 if not change > 1e-3 * largest:
                     done = True
                     break
@@ -212,3 +214,76 @@ def error_scales(offsets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
         quantile = own[low] + (place - low) * (own[high] - own[low])
         factors[b] = min(max(quantile / 4.0, LOW * mean), HIGH * mean)
     return factors
+
+
+@loop
+def newton_inverses(
+    jacobians: np.ndarray,
+    h: np.ndarray,
+    integrals: np.ndarray,
+    gamma: float,
+    inverses: np.ndarray,
+    filters: np.ndarray,
+) -> None:
+    """(I - h A x J)^-1 and (I - h gamma J)^-1 of every member; NaN where they do not exist.
+
+    J is the Jacobian of the state's slope, (0, I; J_0, J_1) for second order. jacobians
+    (A, q, D, D), h (A,), integrals (S, S); inverses (A, S n, S n), filters (A, n, n) written to.
+    """
+    members, order, D = jacobians.shape[0], jacobians.shape[1], jacobians.shape[2]
+    S, n = integrals.shape[0], order * D
+    J = np.zeros((n, n))
+    for i in range(n - D):
+        J[i, D + i] = 1.0
+    for a in range(members):
+        for m in range(order):
+            J[n - D :, m * D : (m + 1) * D] = jacobians[a, m]
+        if not np.isfinite(J).all():
+            inverses[a] = np.nan
+            filters[a] = np.nan
+            continue
+        for s in range(S):
+            for r in range(S):
+                weight = h[a] * integrals[s, r]
+                inverses[a, s * n : (s + 1) * n, r * n : (r + 1) * n] = -weight * J
+        for i in range(S * n):
+            inverses[a, i, i] += 1.0
+        inverses[a] = np.linalg.inv(inverses[a])
+        filters[a] = np.linalg.inv(np.eye(n) - h[a] * gamma * J)
+
+
+@loop
+def newton_update(
+    pending: np.ndarray,
+    slopes: np.ndarray,
+    h: np.ndarray,
+    unit: np.ndarray,
+    integrals: np.ndarray,
+    inverses: np.ndarray,
+    Z: np.ndarray,
+    norm: np.ndarray,
+) -> None:
+    """Z += (I - h A x J)^-1 (h A F - Z) for the members that are pending, and rms of the change.
+
+    pending (P,), slopes (P, S, n) F at the stages, h (A,), unit (A, n) what counts as one,
+    inverses (A, S n, S n), Z (A, S, n) and norm (A,) written to.
+    """
+    S, n = slopes.shape[1], slopes.shape[2]
+    right = np.empty(S * n)
+    for p in range(len(pending)):
+        a = pending[p]
+        for s in range(S):
+            for i in range(n):
+                total = 0.0
+                for r in range(S):
+                    total += integrals[s, r] * slopes[p, r, i]
+                right[s * n + i] = h[a] * total - Z[a, s, i]
+        square = 0.0
+        for s in range(S):
+            for i in range(n):
+                change = 0.0
+                for j in range(S * n):
+                    change += inverses[a, s * n + i, j] * right[j]
+                Z[a, s, i] += change
+                square += (change / unit[a, i]) ** 2
+        norm[a] = np.sqrt(square / (S * n))

@@ -1,0 +1,287 @@
+"""Steps of a batch of initial value problems, each member at its own pace.
+
+All members that have not arrived yet take a step of their own size in one pass, so that f is
+evaluated for the whole batch at once. What a step is, the subclasses of `Walk` say.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from probgeo.functions import Field
+from probgeo.ode.curve import NOT_FINITE, OK, STIFF, TOO_COARSE
+from probgeo.ragged import elements_of, offsets_of
+
+SAFETY = 0.9  # of the step that would just meet the tolerance
+SMALLEST, LARGEST = 0.2, 4.0  # factors by which a step changes
+TIMID = 1e-3  # error of a first step over its tolerance, below which it is taken again
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a batch of members, as polynomials.
+
+    Attributes
+    ----------
+    t (rows,), offsets (B + 1,) : ends of the steps of every member
+    h (elements,) : their lengths, which differences of t only round
+    pieces (elements, degree + 1, D) : y along each step, a polynomial in s from 0 to 1
+    status (B,) : OK, or why a member did not arrive
+    evaluations (B,) : of f
+    """
+
+    t: np.ndarray
+    offsets: np.ndarray
+    h: np.ndarray
+    pieces: np.ndarray
+    status: np.ndarray
+    evaluations: np.ndarray
+
+    @property
+    def elements(self) -> np.ndarray:
+        """Offsets (B + 1,) of the steps."""
+        return elements_of(self.offsets)
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where the steps start (elements,)."""
+        return np.delete(self.t, self.offsets[1:] - 1)
+
+
+class Demand(NamedTuple):
+    """What is asked of the steps of every member: local tolerances (B,), most steps.
+
+    With `equal`, there are that many steps of equal length, whatever their errors.
+    """
+
+    rtol: np.ndarray
+    atol: np.ndarray
+    most: int
+    equal: int | None = None
+
+
+class Attempt(NamedTuple):
+    """What came of one step of every active member.
+
+    Attributes
+    ----------
+    point (A, n) : the states it leads to
+    rates (A, D) : f there
+    error (A,) : over the local tolerance; not finite if the step failed
+    record : arrays (A, ...) from which the polynomials are made in the end
+    stiff (A,) : whether stability, not accuracy, may have kept the step short
+    """
+
+    point: np.ndarray
+    rates: np.ndarray
+    error: np.ndarray
+    record: tuple[np.ndarray, ...]
+    stiff: np.ndarray
+
+
+class Walk(ABC):
+    """Members on their way: those that have not arrived yet, and the steps taken so far."""
+
+    exponent: ClassVar[float]  # of the error estimate of a step, as a power of its length
+    carried: ClassVar[tuple[str, ...]] = ("active", "t", "y", "h", "slopes", "size", "retried")
+
+    def __init__(
+        self,
+        field: Field,
+        t0: float,
+        t1: float,
+        start: np.ndarray,
+        members: np.ndarray,
+        demand: Demand,
+    ) -> None:
+        self.field, self.t0, self.t1, self.demand = field, t0, t1, demand
+        self.members = members
+        count, self.order, self.dimension = start.shape
+        self.status = np.full(count, OK)
+        self.evaluations = np.zeros(count, dtype=np.int64)
+        self.reached = np.full(count, t0)
+        self.taken = np.zeros(count, dtype=np.int64)
+        self.unstable = np.zeros(count, dtype=np.int64)
+        self.history: list[tuple[np.ndarray, ...]] = []
+        # of the active members
+        self.active = np.arange(count)
+        self.t = np.full(count, t0)
+        self.y = np.array(start.reshape(count, -1))
+        self.size = np.abs(start).max(axis=2)
+        self.retried = np.zeros(count, dtype=bool)
+        self.slopes = self.values(self.t, self.y)
+        self.h = self._first_steps()
+
+    @abstractmethod
+    def attempt(self, h: np.ndarray) -> Attempt:
+        """One step of length h (A,) of every active member."""
+
+    @abstractmethod
+    def pieces(
+        self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
+    ) -> np.ndarray:
+        """Polynomials (elements, degree + 1, D) of all steps taken."""
+
+    def walk(self) -> Steps:
+        """To the end."""
+        self._leave(~np.isfinite(self.slopes).all(axis=1), NOT_FINITE)
+        while len(self.active):
+            self._step()
+        columns = zip(*self.history, strict=True)
+        member, t, h, *record = (np.concatenate(column) for column in columns)
+        pieces = self.pieces(member, t, h, tuple(record))
+        return in_order(member, t, h, pieces, self.reached, self.t1, self.status, self.evaluations)
+
+    def values(self, t: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """f (A, D) at one point of every active member."""
+        self.evaluations[self.active] += 1
+        state = y.reshape(len(y), self.order, self.dimension)
+        return self.field.values(t, state, self.members[self.active])
+
+    def state_slopes(self, y: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """(y', f) (..., n) from states and f there."""
+        return np.concatenate([y[..., self.dimension :], values], axis=-1)
+
+    def units(self) -> np.ndarray:
+        """Local tolerance (A, n) of every component of the state."""
+        rtol, atol = self.demand.rtol[self.active], self.demand.atol[self.active]
+        unit = rtol[:, None] * self.size
+        unit[:, 0] += atol
+        if self.order == 2:  # at rest: as fast as f would make it over the interval
+            fall = np.abs(self.slopes).max(axis=1) * (self.t1 - self.t0)
+            unit[:, 1] += np.where(unit[:, 1] == 0, rtol * fall, 0.0)
+        return np.repeat(np.maximum(unit, 1e-300), self.dimension, axis=1)
+
+    def _first_steps(self) -> np.ndarray:
+        """Hairer's guess: a step over which neither y nor y' changes much."""
+        span = self.t1 - self.t0
+        if self.demand.equal is not None:
+            return np.full(len(self.t), span / self.demand.equal)
+        slopes, unit = self.state_slopes(self.y, self.slopes), self.units()
+        with np.errstate(all="ignore"):
+            d0, d1 = rms(self.y / unit), rms(slopes / unit)
+            h0 = np.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6 * span, 0.01 * d0 / d1)
+            h0 = np.clip(np.nan_to_num(h0, nan=1e-6 * span), 1e-12 * span, span)
+            ahead = self.y + h0[:, None] * slopes
+            there = self.state_slopes(ahead, self.values(self.t + h0, ahead))
+            steepest = np.maximum(d1, rms((there - slopes) / unit) / h0)
+            h1 = np.where(steepest > 1e-15, (0.01 / steepest) ** self.exponent, 1e-3 * h0)
+            h = np.minimum(100.0 * h0, h1)
+        return np.clip(np.nan_to_num(h, nan=1e-6 * span), 1e-12 * span, span)
+
+    def _next_steps(self) -> np.ndarray:
+        """Steps that end at t1 without a very short last one."""
+        if self.demand.equal is not None:
+            done = (self.taken[self.active] + 1) / self.demand.equal
+            return self.t0 + done * (self.t1 - self.t0) - self.t
+        left = self.t1 - self.t
+        return np.where(self.h >= 0.999 * left, left, np.minimum(self.h, 0.5 * left))
+
+    def _step(self) -> None:
+        """One step of every active member; those that arrive, or are lost, leave."""
+        h, active, equal = self._next_steps(), self.active, self.demand.equal
+        point, rates, error, record, stiff = self.attempt(h)
+        finite = np.isfinite(error + point.sum(axis=1) + rates.sum(axis=1))
+        good = finite & (error <= 1.0)
+        # a first step that could be much longer is taken again
+        timid = (self.taken[active] == 0) & (error < TIMID) & (h < self.t1 - self.t0)
+        accepted = good & ~timid if equal is None else finite
+        self.unstable[active] += accepted & stiff
+        self.history.append(
+            tuple(x if accepted.all() else x[accepted] for x in (active, self.t, h, *record))
+        )
+        factor = SAFETY * np.maximum(np.where(finite, error, 1.0), 1e-20) ** -self.exponent
+        factor = np.where(finite, np.clip(factor, SMALLEST, LARGEST), SMALLEST)
+        # growth waits after a step that failed
+        self.h = h * np.where(self.retried, np.minimum(factor, 1.0), factor)
+        self.retried = ~good
+        self.taken[active] += accepted
+        arrived = accepted & (h >= self.t1 - self.t)
+        if equal is not None:
+            arrived = accepted & (self.taken[active] == equal)
+        self.t = np.where(accepted, np.where(arrived, self.t1, self.t + h), self.t)
+        self.y = np.where(accepted[:, None], point, self.y)
+        self.slopes = np.where(accepted[:, None], rates, self.slopes)
+        self.size = np.maximum(self.size, np.abs(self.y).reshape(*self.size.shape, -1).max(axis=2))
+        self.reached[active] = self.t
+        # a step that cannot be told from zero: the solution ends here
+        lost = ~accepted & (h <= 1e-14 * np.maximum(np.abs(self.t), self.t1 - self.t0))
+        lost |= ~accepted & (equal is not None)
+        long = ~arrived & (self.taken[active] >= self.demand.most)
+        limited = self.unstable[active] > 0.25 * self.demand.most
+        self.status[active[long]] = np.where(limited[long], STIFF, TOO_COARSE)
+        self.status[active[lost]] = NOT_FINITE
+        self.accepted(accepted, h, record)
+        self._keep(~(arrived | lost | long))
+
+    def accepted(self, accepted: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> None:
+        """What a method remembers of the steps of active members, before some of them leave."""
+
+    def _leave(self, gone: np.ndarray, status: int) -> None:
+        self.status[self.active[gone]] = status
+        self.history.append(self._nothing())
+        self._keep(~gone)
+
+    def _nothing(self) -> tuple[np.ndarray, ...]:
+        """A record without steps, so that there always is one."""
+        none = np.zeros(0, dtype=np.int64)
+        return (none, np.zeros(0), np.zeros(0), *self.empty_record())
+
+    @abstractmethod
+    def empty_record(self) -> tuple[np.ndarray, ...]:
+        """Arrays (0, ...) like those of an attempt."""
+
+    def _keep(self, keep: np.ndarray) -> None:
+        if not keep.all():
+            for name in self.carried:
+                setattr(self, name, getattr(self, name)[keep])
+
+
+def in_order(
+    member: np.ndarray,
+    t: np.ndarray,
+    h: np.ndarray,
+    pieces: np.ndarray,
+    reached: np.ndarray,
+    t1: float,
+    status: np.ndarray,
+    evaluations: np.ndarray,
+) -> Steps:
+    """Steps (member, where they start, lengths, pieces) as a ragged batch.
+
+    Members that did not get further than `reached` (B,) go on from there to t1 with NaN.
+    """
+    lost = np.flatnonzero(reached < t1)
+    member = np.concatenate([member, lost])
+    order = np.argsort(member, kind="stable")
+    t = np.concatenate([t, reached[lost]])[order]
+    h = np.concatenate([h, t1 - reached[lost]])[order]
+    nothing = np.full((len(lost), *pieces.shape[1:]), np.nan)
+    pieces = np.concatenate([pieces, nothing])[order]
+    elements = offsets_of(np.bincount(member, minlength=len(status)))
+    t = np.insert(t, elements[1:], t1)
+    return Steps(t, elements + np.arange(len(elements)), h, pieces, status, evaluations)
+
+
+def integrated(velocity: np.ndarray, h: np.ndarray, y: np.ndarray, rise: np.ndarray) -> np.ndarray:
+    """Positions (E, degree + 2, D) from velocities (E, degree + 1, D), starts and rises (E, D).
+
+    The integral of the velocity misses the end by an error of one order more, which is spread over
+    the step with slopes and curvatures of zero at its ends, by 10 s^3 - 15 s^4 + 6 s^5.
+    """
+    size = velocity.shape[1] + 1
+    pieces = np.zeros((len(h), max(size, 6), velocity.shape[2]))
+    powers = np.arange(1, size)
+    pieces[:, 1:size] = h[:, None, None] * velocity / powers[:, None]
+    missing = rise - pieces.sum(axis=1)
+    pieces[:, 0] = y
+    for power, weight in ((3, 10.0), (4, -15.0), (5, 6.0)):
+        pieces[:, power] += weight * missing
+    return pieces
+
+
+def rms(x: np.ndarray) -> np.ndarray:
+    """Root mean squares (A,) of rows (A, n)."""
+    return np.sqrt(np.mean(x**2, axis=1))
