@@ -1,0 +1,6 @@
+"""Geometry: shortest curves, distances, exponential and logarithm maps of a metric."""
+
+from probgeo.geometry.geodesic import Geodesic
+from probgeo.geometry.manifold import Manifold
+
+__all__ = ["Geodesic", "Manifold"]

@@ -1,0 +1,211 @@
+"""Curves as chains of nodes, and Newton's method on their energy: every chain at its own pace.
+
+The energy of a curve c is the integral of c' M(c) c' / 2; geodesics minimise it. A step that does
+not lower it is not taken, so that a chain cannot get lost.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probgeo.geometry import loops
+from probgeo.metrics import EnergyTerms, Metric
+from probgeo.ragged import offsets_of, rows_of
+
+SMALLEST_STEP = 1e-4  # share of Newton's step below which a chain is given up
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a curve is between two nodes, and where its energy is taken: see `loops`."""
+
+    shape: np.ndarray
+    slope: np.ndarray
+    weight: np.ndarray
+
+    @property
+    def points(self) -> int:
+        """Points an element."""
+        return len(self.weight)
+
+
+def cubic_rule(points: int) -> Rule:
+    """Cubic Hermite elements with Gauss' points."""
+    x, w = np.polynomial.legendre.leggauss(points)
+    s = 0.5 * (x + 1.0)
+    shape = [2 * s**3 - 3 * s**2 + 1, s**3 - 2 * s**2 + s, -2 * s**3 + 3 * s**2, s**3 - s**2]
+    slope = [6 * s**2 - 6 * s, 3 * s**2 - 4 * s + 1, -6 * s**2 + 6 * s, 3 * s**2 - 2 * s]
+    return Rule(
+        np.ascontiguousarray(np.stack(shape, axis=1)),
+        np.ascontiguousarray(np.stack(slope, axis=1)),
+        0.5 * w,
+    )
+
+
+STRAIGHT = Rule(np.array([[0.5, 0.5]]), np.array([[-1.0, 1.0]]), np.array([1.0]))
+CUBIC = cubic_rule(4)
+RULES = (STRAIGHT, CUBIC)  # by J - 1
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Nodes (rows, J, D) at times t (rows,), chain m in the rows offsets[m] : offsets[m + 1]."""
+
+    nodes: np.ndarray
+    t: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def rule(self) -> Rule:
+        return RULES[self.nodes.shape[1] - 1]
+
+    def take(self, members: np.ndarray) -> "Chains":
+        rows = rows_of(self.offsets, members)
+        offsets = offsets_of(np.diff(self.offsets)[members])
+        return Chains(self.nodes[rows], self.t[rows], offsets)
+
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and velocities at all points of all elements."""
+        D = self.nodes.shape[2]
+        count = self.rule.points * (len(self.t) - len(self))
+        x, v = np.empty((count, D)), np.empty((count, D))
+        loops.chain_points(
+            self.nodes, self.t, self.offsets, self.rule.shape, self.rule.slope, x, v
+        )
+        return x, v
+
+    def terms(self, metric: Metric) -> EnergyTerms:
+        """Energy and its derivatives there."""
+        return metric.energy_terms(*self.points())
+
+    def integrals(self, density: np.ndarray) -> np.ndarray:
+        """Integral (members,) of a density that is known at all points."""
+        out = np.empty(len(self))
+        loops.chain_integrals(self.t, self.offsets, self.rule.weight, density, out)
+        return out
+
+
+@dataclass
+class NewtonStep:
+    """Newton's steps (rows, J D) of chains, and what they promise.
+
+    decrement (members,): g' H^-1 g, twice the expected decrease of the energy. diagonal and upper
+    hold the factors of the Hessian.
+    """
+
+    step: np.ndarray
+    decrement: np.ndarray
+    diagonal: np.ndarray
+    upper: np.ndarray
+
+
+def newton_step(
+    chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
+) -> NewtonStep:
+    """Steps of the members `which`; damping is raised where the Hessian is not positive definite.
+
+    At infinite damping it always is. `damping` (members,) is written to.
+    """
+    rows, _, D = chains.nodes.shape
+    F = D * chains.nodes.shape[1]
+    rule, offsets = chains.rule, chains.offsets
+    made = NewtonStep(
+        np.empty((rows, F)), np.zeros(len(chains)), np.empty((rows, F, F)), np.empty((rows, F, F))
+    )
+    good = np.ones(len(chains), dtype=bool)
+    while which.any():
+        loops.assemble(
+            chains.t,
+            offsets,
+            which,
+            damping,
+            rule.shape,
+            rule.slope,
+            rule.weight,
+            *terms[1:],
+            made.diagonal,
+            made.upper,
+            made.step,
+        )
+        loops.fix_ends(offsets, which, D, made.diagonal, made.upper, made.step)
+        loops.solve_chains(
+            offsets, which, made.diagonal, made.upper, made.step, made.decrement, good
+        )
+        which = which & ~good & (damping < 1e12)
+        if which.any():
+            damping[which] = np.maximum(4.0 * damping[which], 0.5)
+    made.decrement[~good] = np.nan
+    return made
+
+
+@dataclass(frozen=True)
+class Minimised:
+    """Chains of (locally) least energy.
+
+    energy (members,), infinite where there was no finite one; settled (members,): whether the last
+    decrement was below the tolerance; steps (members,): how many it took.
+    """
+
+    chains: Chains
+    energy: np.ndarray
+    settled: np.ndarray
+    steps: np.ndarray
+
+
+def minimise(metric: Metric, chains: Chains, tolerance: float, most: int = 30) -> Minimised:
+    """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
+
+    The last step is taken without looking back. Chains that are done leave the batch.
+    """
+    count = len(chains)
+    nodes = chains.nodes.copy()
+    energies, settled = np.full(count, np.inf), np.zeros(count, dtype=bool)
+    steps = np.zeros(count, dtype=np.int64)
+    active, at = np.arange(count), Chains(chains.nodes.copy(), chains.t, chains.offsets)
+    trial, step = chains.nodes.copy(), np.zeros((len(nodes), nodes.shape[1] * nodes.shape[2]))
+    energy, decrement = np.full(count, np.inf), np.zeros(count)
+    size, damping = np.ones(count), np.zeros(count)
+    for round_ in range(most + 1):
+        tried = Chains(trial, at.t, at.offsets)
+        terms = tried.terms(metric)
+        accepted = np.empty(len(at), dtype=bool)
+        loops.judge(
+            at.offsets,
+            tried.integrals(terms.energy),
+            trial,
+            at.nodes,
+            energy,
+            decrement,
+            size,
+            damping,
+            accepted,
+        )
+        steps[active] += accepted
+        made = newton_step(at, terms, accepted, damping)
+        if accepted.all():
+            step, decrement = made.step, made.decrement
+        elif accepted.any():
+            rows = np.repeat(accepted, np.diff(at.offsets))
+            step[rows] = made.step[rows]
+            decrement[accepted] = made.decrement[accepted]
+        done = accepted & (decrement <= tolerance * energy)
+        stuck = (size < SMALLEST_STEP) | ~(decrement < np.inf) | ~(energy < np.inf)
+        leave = done | stuck if round_ < most else np.ones(len(at), dtype=bool)
+        size[~done & leave] = 0.0
+        loops.propose(at.offsets, at.nodes, step, size, trial)
+        if leave.any():
+            left = active[leave]
+            rows = np.repeat(leave, np.diff(at.offsets))
+            nodes[rows_of(chains.offsets, left)] = trial[rows]
+            energies[left] = np.where(done, energy - 0.5 * decrement, energy)[leave]
+            settled[left] = done[leave]
+            if leave.all():
+                break
+            stay = ~leave
+            at, trial, step = at.take(np.flatnonzero(stay)), trial[~rows], step[~rows]
+            active, energy, decrement = active[stay], energy[stay], decrement[stay]
+            size, damping = size[stay], damping[stay]
+    return Minimised(Chains(nodes, chains.t, chains.offsets), energies, settled, steps)

@@ -1,0 +1,261 @@
+"""`Manifold`: a metric in; geodesics, distances, exponential and logarithm maps out."""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import as_positive, one_of
+from probgeo.gaussian import Gaussian, ScalarGaussian
+from probgeo.geometry.arguments import (
+    as_gaussian,
+    as_rows,
+    as_vectors,
+    check_dimensions,
+    where_definite,
+)
+from probgeo.geometry.chains import Chains
+from probgeo.geometry.geodesic import Geodesic, Method, check_method
+from probgeo.geometry.guess import guessed
+from probgeo.geometry.packing import Ends, packed
+from probgeo.geometry.refine import Accuracy
+from probgeo.geometry.search import EFFORTS
+from probgeo.geometry.shortest import Shortest, joined, shortest
+from probgeo.geometry.starts import Landmarks
+from probgeo.metrics import Metric, MetricReport, as_metric, check_metric
+from probgeo.metrics.inputs import as_points
+from probgeo.ode.curve import ConvergenceWarning, Source, warn
+from probgeo.ode.markov import Markov
+from probgeo.ode.solve import Solver
+from probgeo.ragged import in_chunks
+
+NUMBERS_AT_ONCE = 40_000  # members times squared dimension: about 100 MB of Hessians
+FEWEST, MOST = 8, 512  # members solved at a time
+
+
+@dataclass(frozen=True, repr=False)
+class Manifold:
+    """R^D with a smoothly varying metric.
+
+    Parameters
+    ----------
+    metric : Metric, or function x (D,) -> (D, D)
+        See `probgeo.metrics`; a function may be written in JAX, NumPy or torch.
+    solver : optional
+        One of `probgeo.solvers`. By default geodesics minimise their energy, see the page on
+        geodesics; `solvers.Markov` sets their tolerances or the number of their nodes,
+        `solvers.Dense` solves their differential equation as in the paper.
+    landmarks : array (L, D), optional
+        Points that short curves are likely to pass by, data for instance, in addition to those that
+        the metric knows. First curves take detours over them.
+    thoroughness : "quick" | "normal" | "thorough"
+        How many first curves are tried before one is called the shortest. On reference sets of
+        spirals, helices, moons and digits (D = 2 to 50) less than 1 % were silently more than 1 %
+        too long at "normal".
+
+    Points a, b and tangent vectors v are arrays (..., D) or Gaussians; leading axes broadcast.
+    Results are Gaussians: `source` tells what the numerics add ("numerical") from what uncertain
+    arguments bring in ("boundary"); by default it is both ("total").
+
+    Examples
+    --------
+    >>> from probgeo import metrics
+    >>> half_plane = Manifold(metrics.HalfPlane())
+    >>> length = half_plane.distance([0.0, 1.0], [1.0, 2.0])
+    >>> round(float(length.mean), 4), round(float(metrics.HalfPlane().distance([0, 1], [1, 2])), 4)
+    (0.9624, 0.9624)
+    """
+
+    metric: Metric
+    solver: Solver | None = None
+    landmarks: np.ndarray | None = None
+    thoroughness: str = "normal"
+    precision: float | None = None  # rtol, if it is not that of the solver
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metric", as_metric(self.metric))
+        if self.solver is not None and not hasattr(self.solver, "solve"):
+            raise TypeError(f"solver must be one of probgeo.solvers, got {self.solver!r}")
+        if self.landmarks is not None:
+            object.__setattr__(self, "landmarks", as_points("landmarks", self.landmarks))
+        one_of("thoroughness", self.thoroughness, tuple(EFFORTS))
+
+    def __repr__(self) -> str:
+        listed = "" if self.solver is None else f", solver={self.solver!r}"
+        if self.landmarks is not None:
+            listed += f", landmarks of shape {self.landmarks.shape}"
+        if self.thoroughness != "normal":
+            listed += f", thoroughness={self.thoroughness!r}"
+        return f"Manifold({self.metric!r}{listed})"
+
+    def geodesic(
+        self, a: Any, b: Any, *, guess: Any = None, progress: bool | None = None
+    ) -> Geodesic:
+        """Shortest curves from a to b: one to one, one to many, many to many by broadcasting.
+
+        Parameters
+        ----------
+        a, b : array (..., D) or Gaussian
+        guess : Curve or array (..., T, D), optional
+            Curves to start from, for instance the geodesics between points close by: much cheaper
+            than a search. They need not end in a and b.
+        progress : bool, optional
+            Whether to show a progress bar. By default in a terminal, if it takes long.
+
+        Returns
+        -------
+        Geodesic
+            A member that could not be solved, or is longer than the straight line, is flagged and
+            says why; a `ConvergenceWarning` tells how many are.
+        """
+        shape, (first, last), covs = as_rows(
+            self.metric, {"a": as_gaussian("a", a), "b": as_gaussian("b", b)}
+        )
+        usable = where_definite(self.metric, {"a": first, "b": last})
+        chains = guessed(guess, shape, first, last)
+        geodesic = self._between(Ends(first, last, *covs), usable, shape[:-1], chains, progress)
+        warn(geodesic, "geodesics")
+        return geodesic
+
+    def distance(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        method: Method = "linearised",
+        source: Source = "total",
+        seed: int = 0,
+        n: int = 100,
+        **options: Any,
+    ) -> ScalarGaussian:
+        """Length of the geodesic from a to b. See `Geodesic.measure`; options as in `geodesic`."""
+        check_method(method, source)
+        found = self.geodesic(a, b, **options)
+        return found.measure(method, source=source, seed=seed, n=n)
+
+    def log(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        method: Method = "linearised",
+        source: Source = "total",
+        seed: int = 0,
+        n: int = 100,
+        **options: Any,
+    ) -> Gaussian:
+        """The velocity at a of the geodesic that is at b after unit time.
+
+        Its norm at a is the length (erratum 8). See `Geodesic.log`, and `geodesic` for options.
+        """
+        check_method(method, source)
+        return self.geodesic(a, b, **options).log(method, source=source, seed=seed, n=n)
+
+    def distance_matrix(
+        self, X: Any, Y: Any = None, *, progress: bool | None = None
+    ) -> ScalarGaussian:
+        """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself.
+
+        Without Y every pair is solved once, and distances to oneself are zero. Curves are not kept,
+        so that memory is that of the result. What did not converge is told in a warning.
+
+        Examples
+        --------
+        >>> from probgeo import metrics
+        >>> X = [[0.0, 1.0], [1.0, 2.0], [2.0, 1.0]]
+        >>> Manifold(metrics.HalfPlane()).distance_matrix(X).mean.round(3).tolist()
+        [[0.0, 0.962, 1.763], [0.962, 0.0, 0.962], [1.763, 0.962, 0.0]]
+        """
+        points = as_points("X", X)
+        others = points if Y is None else as_points("Y", Y)
+        check_dimensions(self.metric, {"X": points.shape, "Y": others.shape})
+        rows = where_definite(self.metric, {"X": points})
+        columns = where_definite(self.metric, {"Y": others})
+        size = len(points), len(others)
+        i, j = np.triu_indices(len(points), 1) if Y is None else np.indices(size).reshape(2, -1)
+        mean, std, good = np.zeros(size), np.zeros(size), np.ones(size, dtype=bool)
+
+        def work(k: np.ndarray) -> tuple[np.ndarray, ...]:
+            ends = Ends(points[i[k]], others[j[k]], None, None)
+            found = self._between(ends, rows[i[k]] & columns[j[k]], (len(k),))
+            return found.mean_length, found.length_error, found.converged
+
+        if len(i):
+            parts = in_chunks(work, len(i), most=MOST, progress=progress, unit="distances")
+            found = (np.concatenate(values) for values in zip(*parts, strict=True))
+            for out, values in zip((mean, std, good), found, strict=True):
+                out[i, j] = values
+                if Y is None:
+                    out[j, i] = values
+        if not good.all():
+            warnings.warn(
+                f"{np.sum(~good[i, j])} of {len(i)} distances did not converge; "
+                "`geodesic` of these points says why",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return ScalarGaussian.unchecked(mean, std**2)
+
+    def inner(self, x: Any, u: Any, v: Any) -> np.ndarray:
+        """u' M(x) v, the inner product of tangent vectors at x."""
+        given = {"x": as_vectors("x", x), "u": as_vectors("u", u), "v": as_vectors("v", v)}
+        check_dimensions(self.metric, {name: value.shape for name, value in given.items()})
+        shape = np.broadcast_shapes(*(value.shape for value in given.values()))
+        rows = (
+            np.array(np.broadcast_to(value, shape)).reshape(-1, shape[-1])
+            for value in given.values()
+        )
+        return self.metric.inner(*rows).reshape(shape[:-1])
+
+    def norm(self, x: Any, v: Any) -> np.ndarray:
+        """Length of the tangent vector v at x."""
+        return np.sqrt(self.inner(x, v, v))
+
+    def check(self, X: Any) -> MetricReport:
+        """Whether the metric is one at the points X (N, D), and how well conditioned."""
+        return check_metric(self.metric, X)
+
+    def with_precision(self, rtol: float) -> "Manifold":
+        """The same at another tolerance relative to the extent of curves."""
+        return replace(self, precision=as_positive("rtol", rtol))
+
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """When geodesics are good enough."""
+        accuracy = Accuracy()
+        if isinstance(self.solver, Markov):
+            accuracy = Accuracy(
+                self.solver.rtol, self.solver.atol, self.solver.max_points, self.solver.n_points
+            )
+        return accuracy if self.precision is None else replace(accuracy, rtol=self.precision)
+
+    @cached_property
+    def known_landmarks(self) -> Landmarks:
+        """Those of the metric, and the user's."""
+        return Landmarks.chosen(self.metric, self.landmarks)
+
+    def _between(
+        self,
+        ends: Ends,
+        usable: np.ndarray,
+        batch: tuple[int, ...],
+        guess: Chains | None = None,
+        progress: bool | None = False,
+    ) -> Geodesic:
+        """Geodesics between rows of points, those of them that are usable."""
+        index = np.flatnonzero(usable)
+        effort, accuracy = EFFORTS[self.thoroughness], self.accuracy
+        landmarks = self.known_landmarks
+
+        def work(k: np.ndarray) -> Shortest:
+            own = index[k]
+            first = None if guess is None else guess.take(own)
+            return shortest(
+                self.metric, landmarks, ends.a[own], ends.b[own], effort, accuracy, first
+            )
+
+        most = int(np.clip(NUMBERS_AT_ONCE // ends.a.shape[1] ** 2, FEWEST, MOST))
+        parts = in_chunks(work, len(index), most=most, progress=progress, unit="geodesics")
+        return packed(self.metric, joined(parts), usable, ends, batch)

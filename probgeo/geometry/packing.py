@@ -1,0 +1,142 @@
+"""Curves that were found, as the `Geodesic` that users get."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probgeo.gaussian import covariance_factor
+from probgeo.geometry.chains import Chains
+from probgeo.geometry.geodesic import FINE, LONGER_THAN_LINE, NO_LENGTH, NO_METRIC, Geodesic
+from probgeo.geometry.length import ROUND_OFF, first_variation, scaled
+from probgeo.geometry.sensitivity import end_slopes
+from probgeo.geometry.shortest import Shortest
+from probgeo.metrics import Metric
+from probgeo.ode.curve import NOT_FINITE
+from probgeo.ode.piecewise import PiecewisePosterior, hermite_pieces
+from probgeo.ragged import in_chunks, joined, members_of, offsets_of
+
+SLOPES_AT_ONCE = 256  # members whose Hessians are in memory for uncertain ends
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Rows a, b (B, D) and their covariances (B, D, D), None if they are certain."""
+
+    a: np.ndarray
+    b: np.ndarray
+    cov_a: np.ndarray | None
+    cov_b: np.ndarray | None
+
+
+def packed(
+    metric: Metric,
+    found: Shortest,
+    usable: np.ndarray,
+    ends: Ends,
+    batch: tuple[int, ...],
+) -> Geodesic:
+    """Geodesics of all members; those that could not be tried, not `usable`, are NaN."""
+    index = np.flatnonzero(usable)
+    made, D = found.refined, ends.a.shape[1]
+
+    def spread_out(values: np.ndarray, otherwise: Any) -> np.ndarray:
+        if usable.all():
+            return values.reshape((*batch, *values.shape[1:]))
+        full = np.full((len(usable), *values.shape[1:]), otherwise, dtype=values.dtype)
+        full[index] = values
+        return full.reshape((*batch, *values.shape[1:]))
+
+    posterior = posterior_of(metric, made.chains, made.scale, index, ends)
+    spread = np.zeros(len(index))
+    if posterior.spread is not None:
+        spread = first_variation(metric, posterior, made.length)
+    if not usable.all():
+        posterior = with_gaps(posterior, usable)
+    flag = np.where(found.longer, LONGER_THAN_LINE, FINE)
+    flag = np.where(np.isfinite(made.length), flag, NO_LENGTH)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = np.where(made.length > 0, made.second / (made.length - made.excess) - 1.0, np.inf)
+    return Geodesic(
+        posterior=posterior,
+        t_span=(0.0, 1.0),
+        status=spread_out(made.status, NOT_FINITE),
+        log_evidence=spread_out(made.log_density, np.nan),
+        n_evaluations=spread_out(made.evaluations, 0),
+        residual=spread_out(made.residual, np.nan),
+        scale=spread_out(made.scale, np.nan),
+        metric=metric,
+        energy=spread_out(2.0 * made.energy, np.nan),
+        n_minima=spread_out(found.minima, 0),
+        gap=spread_out(np.maximum(gap, 0.0), np.nan),
+        flag=spread_out(flag, NO_METRIC),
+        won=spread_out(found.start, 0),
+        mean_length=spread_out(made.length, np.nan),
+        length_error=spread_out(made.excess + ROUND_OFF * made.length, np.nan),
+        length_spread=spread_out(spread, np.nan),
+        velocity=spread_out(
+            scaled(metric, ends.a[index], made.velocity, made.length), np.nan
+        ).reshape((*batch, D)),
+        velocity_error=spread_out(made.velocity_error, np.nan),
+    )
+
+
+def posterior_of(
+    metric: Metric, chains: Chains, scale: np.ndarray, index: np.ndarray, ends: Ends
+) -> PiecewisePosterior:
+    """Gaussian posteriors about curves, with the scales (members,) of their numerical errors."""
+    t, offsets, D = chains.t, chains.offsets, chains.nodes.shape[2]
+    envelope = np.repeat(scale, np.diff(offsets))[:, None] * np.ones(D)
+    pieces = hermite_pieces(t, offsets, chains.nodes)
+    spread = spread_columns(metric, chains, index, ends)
+    return PiecewisePosterior(t, offsets, pieces, spread, envelope, 2, True)
+
+
+def spread_columns(
+    metric: Metric, chains: Chains, index: np.ndarray, ends: Ends
+) -> np.ndarray | None:
+    """How curves move with standard normal numbers behind their ends: (elements, 4, D, R)."""
+    covs = [cov for cov in (ends.cov_a, ends.cov_b) if cov is not None]
+    if not covs:
+        return None
+    D = chains.nodes.shape[2]
+    sides = [k for k, cov in enumerate((ends.cov_a, ends.cov_b)) if cov is not None]
+    factors = [covariance_factor(cov[index]) for cov in covs]
+
+    def work(members: np.ndarray) -> np.ndarray:
+        part = chains.take(members)
+        slopes = end_slopes(metric, part).reshape(len(part.t), 2, D, 2, D)
+        own = members[members_of(part.offsets)]
+        columns = [
+            np.einsum("njdk,nkr->njdr", slopes[:, :, :, side], factor[own])
+            for side, factor in zip(sides, factors, strict=True)
+        ]
+        nodes = np.concatenate(columns, axis=-1)
+        pieces = hermite_pieces(part.t, part.offsets, nodes.reshape(len(part.t), 2, -1))
+        return pieces.reshape(*pieces.shape[:2], D, -1)
+
+    return np.concatenate(in_chunks(work, len(chains), most=SLOPES_AT_ONCE, progress=False))
+
+
+def with_gaps(posterior: PiecewisePosterior, usable: np.ndarray) -> PiecewisePosterior:
+    """Members in between that are NaN, on a mesh of one element."""
+    lost = int(np.sum(~usable))
+    count, D = posterior.count, posterior.dimension
+    offsets, t, envelope = joined(
+        [
+            (posterior.offsets, posterior.t, posterior.envelope),
+            (offsets_of(np.full(lost, 2)), np.tile([0.0, 1.0], lost), np.full((2 * lost, D), np.nan)),
+        ]
+    )
+
+    def longer(values: np.ndarray | None) -> np.ndarray | None:
+        if values is None:
+            return None
+        return np.concatenate([values, np.full((lost, *values.shape[1:]), np.nan)])
+
+    pieces, spread = longer(posterior.pieces), longer(posterior.spread)
+    everyone = PiecewisePosterior(t, offsets, pieces, spread, envelope, 2, True)
+    order = np.empty(len(usable), dtype=np.int64)
+    order[usable], order[~usable] = np.arange(count), count + np.arange(lost)
+    return everyone.take(order)
+

@@ -1,0 +1,201 @@
+"""Solve, measure, refine: rivals until it is clear which one is shortest, that one to tolerance."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from probgeo.geometry.chains import Chains, minimise
+from probgeo.geometry.elements import Estimate, estimate, extents, refined
+from probgeo.geometry.momentum import start_velocities
+from probgeo.metrics import Metric
+from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, SINGULAR, TOO_COARSE
+from probgeo.ragged import joined
+
+CLEARLY = 2e-3  # a rival that cannot be shorter by this share is no rival
+UNSURE = 0.1  # how much shorter a curve may become while its energy has no minimum on finer meshes
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """When a curve is good enough: two standard deviations within rtol times its extent, or atol.
+
+    most : int
+        Most elements of a curve.
+    fixed : int, optional
+        So many nodes at equal steps, whatever the error is, instead of a mesh that adapts.
+    """
+
+    rtol: float = 1e-3
+    atol: float = 0.0
+    most: int = 1024
+    fixed: int | None = None
+
+    @property
+    def decrease(self) -> float:
+        """Expected relative decrease of the energy at which Newton's method ends.
+
+        The energy is quadratic in the error of a curve, and the step that follows is not counted.
+        """
+        return float(np.clip(self.rtol**2, 1e-13, 1e-6))
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Curves to tolerance, one for every member, with what is known of them, (members,) each.
+
+    run : which of the rivals it was
+    second : length of the second shortest rival, infinite without one
+    velocity (members, D) : the logarithm; velocity_error: root mean square error over dimensions
+    residual : root of the decrement over the energy, both on a mesh of twice the elements
+    """
+
+    chains: Chains
+    run: np.ndarray
+    status: np.ndarray
+    length: np.ndarray
+    excess: np.ndarray
+    energy: np.ndarray
+    scale: np.ndarray
+    log_density: np.ndarray
+    velocity: np.ndarray
+    velocity_error: np.ndarray
+    residual: np.ndarray
+    second: np.ndarray
+    evaluations: np.ndarray
+
+
+class Contest:
+    """What is known of every run so far."""
+
+    def __init__(self, owner: np.ndarray, count: int) -> None:
+        runs = len(owner)
+        self.owner, self.count = owner, count
+        self.status = np.full(runs, OUT_OF_SWEEPS)
+        names = ("length", "excess", "energy", "scale", "log_density", "residual")
+        self.known = {name: np.full(runs, np.inf) for name in names}
+        self.closed = np.zeros(runs, dtype=bool)  # solved, or beyond help
+        self.evaluations = np.zeros(runs, dtype=np.int64)
+        self.stage, self.slot = np.zeros(runs, dtype=np.int64), np.arange(runs)
+
+    def record(self, active: np.ndarray, stage: int, made: Estimate, status: np.ndarray) -> None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            residual = np.sqrt(made.decrement / made.energy)
+        found = {
+            "length": made.length,
+            "excess": made.excess,
+            "energy": made.energy,
+            "scale": made.scale,
+            "log_density": made.log_density,
+            "residual": np.where(made.energy > 0, residual, 0.0),
+        }
+        for name, values in found.items():
+            self.known[name][active] = values
+        self.status[active] = status
+        self.stage[active], self.slot[active] = stage, np.arange(len(active))
+
+    def ranking(self) -> tuple[np.ndarray, np.ndarray]:
+        """The run that is ahead for every member, and the length that it will have."""
+        final = self.known["length"] - self.known["excess"]
+        final = np.where(np.isfinite(final), final, np.inf)
+        order = np.lexsort((final, self.owner))
+        first = np.searchsorted(self.owner[order], np.arange(self.count))
+        ahead = order[first]
+        return ahead, final[ahead]
+
+    def open(self) -> np.ndarray:
+        """The runs that have not been solved, and are or may yet be the shortest."""
+        ahead, best = self.ranking()
+        length, excess = self.known["length"], self.known["excess"]
+        unsure = self.status == SINGULAR
+        hoped = np.where(unsure, (1.0 - UNSURE) * length, length - 3.0 * excess)
+        going = hoped < (1.0 - CLEARLY) * best[self.owner]
+        going[ahead] = True
+        return np.flatnonzero(going & ~self.closed)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Runs that were solved together: their curves, corrected ones, and those to go on with."""
+
+    solved: Chains
+    corrected: Chains
+    finer: Chains
+
+
+def refine(
+    metric: Metric, chains: Chains, owner: np.ndarray, count: int, accuracy: Accuracy
+) -> Refined:
+    """The shortest of the rivals `owner` (runs,) of every member, which are sorted by owner."""
+    contest, stages = Contest(owner, count), []
+    active = np.arange(len(owner))
+    while len(active):
+        done = minimise(metric, chains, accuracy.decrease)
+        made = estimate(metric, done.chains)
+        elements = np.diff(done.chains.offsets) - 1
+        status = judged(done.settled, made, extents(done.chains), accuracy)
+        contest.record(active, len(stages), made, status)
+        contest.evaluations[active] += (4 * done.steps + 8) * elements
+        contest.closed[active] |= (status == OK) | (status == NOT_FINITE)
+        contest.closed[active] |= elements >= accuracy.most
+        corrected = made.corrected()
+        finer = refined(done.chains, made, corrected)
+        stages.append(Stage(done.chains, corrected, finer))
+        active = contest.open()
+        chains = gathered([stage.finer for stage in stages], contest, active)
+    run, _ = contest.ranking()
+    solved, corrected = (
+        gathered([getattr(stage, name) for stage in stages], contest, run)
+        for name in ("solved", "corrected")
+    )
+    velocity, better = start_velocities(metric, solved), start_velocities(metric, corrected)
+    return result(contest, solved, velocity, velocity - better)
+
+
+def gathered(stages: list[Chains], contest: Contest, runs: np.ndarray) -> Chains:
+    """The chains of some runs, each from the last stage that it took part in."""
+    parts, places = [], []
+    for stage, chains in enumerate(stages):
+        mine = np.flatnonzero(contest.stage[runs] == stage)
+        if len(mine):
+            part = chains.take(contest.slot[runs[mine]])
+            parts.append((part.offsets, part.nodes, part.t))
+            places.append(mine)
+    if not parts:
+        return stages[0].take(runs)
+    if len(parts) == 1:
+        return Chains(parts[0][1], parts[0][2], parts[0][0])
+    offsets, nodes, t = joined(parts)
+    return Chains(nodes, t, offsets).take(np.argsort(np.concatenate(places)))
+
+
+def judged(
+    settled: np.ndarray, made: Estimate, extent: np.ndarray, accuracy: Accuracy
+) -> np.ndarray:
+    """Statuses of curves."""
+    wide = ~(2.0 * made.widest <= accuracy.rtol * extent + accuracy.atol)
+    status = np.where(wide, TOO_COARSE, OK)
+    status = np.where(made.definite, status, SINGULAR)
+    status = np.where(settled, status, OUT_OF_SWEEPS)
+    return np.where(np.isfinite(made.energy), status, NOT_FINITE)
+
+
+def result(
+    contest: Contest, chains: Chains, velocity: np.ndarray, velocity_error: np.ndarray
+) -> Refined:
+    """The winners with what is known of them, in the order of the members."""
+    run, best = contest.ranking()
+    final = contest.known["length"] - contest.known["excess"]
+    final[run] = np.inf
+    second = np.full(contest.count, np.inf)
+    np.minimum.at(second, contest.owner, np.where(np.isfinite(final), final, np.inf))
+    evaluations = np.bincount(contest.owner, contest.evaluations, minlength=contest.count)
+    return Refined(
+        chains=chains,
+        run=run,
+        status=contest.status[run],
+        velocity=velocity,
+        velocity_error=np.sqrt(np.mean(velocity_error**2, axis=1)),
+        second=np.maximum(second, best),
+        evaluations=evaluations.astype(np.int64),
+        **{name: values[run] for name, values in contest.known.items()},
+    )

@@ -1,0 +1,170 @@
+"""First curves: the line, paths over landmarks, detours. All are polygons of a few segments.
+
+Landmarks are points that short curves are likely to pass by: the centres of a local metric, or
+points of the data. What depends on them alone is made once and shared by all pairs of ends.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse.csgraph import dijkstra
+
+from probgeo._loops import loop
+from probgeo.metrics import Metric
+
+SEGMENTS = 8  # of first polygons; with 16 hardly a curve more is found, at twice the price
+MOST_LANDMARKS = 64
+POINTS = 4  # at which the speed along an edge is taken
+
+
+@loop
+def edge_points(
+    a: np.ndarray, landmarks: np.ndarray, points: int, x: np.ndarray, v: np.ndarray
+) -> None:
+    """Points along the straight edges from every a (n, D) to every landmark (L, D), in order."""
+    k = 0
+    for n in range(len(a)):
+        for m in range(len(landmarks)):
+            for p in range(points):
+                s = (p + 0.5) / points
+                for d in range(a.shape[1]):
+                    v[k, d] = landmarks[m, d] - a[n, d]
+                    x[k, d] = a[n, d] + s * v[k, d]
+                k += 1
+
+
+@loop
+def paths(
+    a: np.ndarray,
+    b: np.ndarray,
+    landmarks: np.ndarray,
+    before: np.ndarray,
+    apart: np.ndarray,
+    to_a: np.ndarray,
+    to_b: np.ndarray,
+    ends: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Polygons out (n, S + 1, D) at equal metric lengths along paths a, landmarks, b.
+
+    ends (n, 2): the first and the last landmark of each path; before[i, j]: the landmark before j
+    on the shortest path from i; apart (L, L), to_a, to_b (n, L): lengths of edges.
+    """
+    L = len(landmarks)
+    S, D = out.shape[1] - 1, out.shape[2]
+    stops, reached = np.empty(L + 2, dtype=np.int64), np.empty(L + 2)
+    for n in range(len(a)):
+        first, last = ends[n]
+        count, here = 1, last
+        while here != first:
+            here = before[first, here]
+            count += 1
+        here = last
+        for k in range(count - 1, -1, -1):
+            stops[k] = here
+            if k > 0:
+                here = before[first, here]
+        reached[0] = to_a[n, first]
+        for k in range(1, count):
+            reached[k] = reached[k - 1] + apart[stops[k - 1], stops[k]]
+        total = reached[count - 1] + to_b[n, last]
+        k = 0  # the next stop
+        for s in range(S + 1):
+            at = total * s / S
+            while k < count and reached[k] < at:
+                k += 1
+            left = reached[k - 1] if k > 0 else 0.0
+            right = reached[k] if k < count else total
+            share = (at - left) / (right - left) if right > left else 0.0
+            for d in range(D):
+                p = landmarks[stops[k - 1], d] if k > 0 else a[n, d]
+                q = landmarks[stops[k], d] if k < count else b[n, d]
+                out[n, s, d] = p + share * (q - p)
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """Points worth a detour, with all paths between them.
+
+    Attributes
+    ----------
+    metric : Metric
+    points : array (L, D)
+    """
+
+    metric: Metric
+    points: np.ndarray
+
+    @classmethod
+    def chosen(cls, metric: Metric, more: np.ndarray | None) -> "Landmarks":
+        """Those that a metric knows and some more; at most `MOST_LANDMARKS`, far apart."""
+        points = metric.landmarks()
+        if more is not None:
+            points = np.concatenate([points.reshape(-1, more.shape[1]), more])
+        return cls(metric, np.array(far_apart(points, MOST_LANDMARKS)))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def edges(self, a: np.ndarray) -> np.ndarray:
+        """Lengths (n, L) of the straight lines from a (n, D) to all landmarks."""
+        count = len(a) * len(self) * POINTS
+        x, v = np.empty((count, a.shape[1])), np.empty((count, a.shape[1]))
+        edge_points(a, self.points, POINTS, x, v)
+        speeds = np.sqrt(2.0 * self.metric.energies(x, v))
+        return speeds.reshape(len(a), len(self), POINTS).mean(axis=2)
+
+    @cached_property
+    def graph(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Edges between landmarks, distances along them and predecessors, (L, L) each."""
+        apart = self.edges(self.points)
+        apart = np.where(np.isfinite(apart), 0.5 * (apart + apart.T), 0.0)
+        distances, before = dijkstra(apart, return_predecessors=True)
+        return apart, distances, before.astype(np.int64)
+
+    @cached_property
+    def sides(self) -> np.ndarray:
+        """Points (2 L, D) at unit length from the landmarks, either way along the cheapest axis."""
+        values, axes = np.linalg.eigh(self.metric.tensors_at(self.points))
+        offset = axes[:, :, 0] / np.sqrt(values[:, :1])
+        return np.concatenate([self.points + offset, self.points - offset])
+
+    def shortest(
+        self, a: np.ndarray, b: np.ndarray, to_a: np.ndarray, to_b: np.ndarray
+    ) -> np.ndarray:
+        """Polygons (n, S + 1, D) along the shortest paths from a to b over the landmarks."""
+        apart, distances, before = self.graph
+        L = len(self)
+        through = to_a[:, :, None] + distances + to_b[:, None, :]
+        best = np.argmin(np.where(np.isnan(through), np.inf, through).reshape(len(a), -1), axis=1)
+        ends = np.stack(np.divmod(best, L), axis=1)
+        out = np.empty((len(a), SEGMENTS + 1, a.shape[1]))
+        paths(a, b, self.points, before, apart, to_a, to_b, ends, out)
+        return out
+
+
+def lines(a: np.ndarray, b: np.ndarray, segments: int = SEGMENTS) -> np.ndarray:
+    """Straight polygons (n, S + 1, D)."""
+    s = np.linspace(0.0, 1.0, segments + 1)[:, None]
+    return a[:, None] * (1.0 - s) + b[:, None] * s
+
+
+def detours(a: np.ndarray, b: np.ndarray, over: np.ndarray) -> np.ndarray:
+    """Polygons (n, S + 1, D) from a over a point each, half-way, to b (n, D)."""
+    s = np.linspace(0.0, 1.0, SEGMENTS + 1)[:, None]
+    rise = 1.0 - np.abs(2.0 * s - 1.0)
+    there, back = np.maximum(1.0 - 2.0 * s, 0.0), np.maximum(2.0 * s - 1.0, 0.0)
+    return a[:, None] * there + over[:, None] * rise + b[:, None] * back
+
+
+def far_apart(points: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the points (N, D): from the first on, always the farthest from all."""
+    if len(points) <= most:
+        return points
+    chosen = [0]
+    nearest = np.sum((points - points[0]) ** 2, axis=1)
+    while len(chosen) < most:
+        chosen.append(int(np.argmax(nearest)))
+        nearest = np.minimum(nearest, np.sum((points - points[chosen[-1]]) ** 2, axis=1))
+    return points[chosen]
