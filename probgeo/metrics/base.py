@@ -19,6 +19,7 @@ import numpy as np
 from probgeo._checks import is_traced
 from probgeo._repr import described
 from probgeo.functions.in_numpy import derivative
+from probgeo.metrics.inputs import unwrapped
 from probgeo.metrics.loops import solve_rows
 from probgeo.metrics.terms import EnergyTerms
 
@@ -142,6 +143,15 @@ def array_module(x: Any) -> Any:
     return np
 
 
+def constant(array: np.ndarray, x: Any) -> np.ndarray:
+    """Numbers of a metric in the precision of x.
+
+    For JAX a new array each time: it remembers arrays of NumPy by their identity, and mistakes one
+    that it has seen in double precision for that where it computes in single precision.
+    """
+    return array if array_module(x) is np else array.astype(x.dtype)
+
+
 class ClosedForm(Metric):
     """A metric whose formula is written for points (..., D), in NumPy or JAX alike.
 
@@ -194,7 +204,7 @@ def as_metric(metric: Any, dimension: int | None = None) -> Metric:
     >>> metric.apply([1.0, 0.0], [0.0, 3.0]).tolist()
     [0.0, 6.0]
     """
-    if not callable(metric):
+    if not callable(unwrapped(metric)):
         given = f"an array of shape {metric.shape}" if hasattr(metric, "shape") else repr(metric)
         raise TypeError(
             f"metric must be a function x (D,) -> (D, D), got {given}; "

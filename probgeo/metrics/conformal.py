@@ -11,7 +11,7 @@ from probgeo.functions import RowFunction, as_row_function
 from probgeo.metrics import loops
 from probgeo.metrics.base import ClosedForm, Metric, array_module, as_metric
 from probgeo.metrics.flat import Flat
-from probgeo.metrics.inputs import as_function
+from probgeo.metrics.inputs import as_function, unwrapped
 from probgeo.metrics.terms import EnergyTerms
 
 
@@ -107,7 +107,8 @@ class Conformal(Metric):
     def scale(self, x: Any) -> Any:
         """The positive factor (...,) at x (..., D)."""
         if array_module(x) is not np:
-            return self.factor(x) if x.ndim == 1 else _vectorised(self.factor)(x)
+            factor = unwrapped(self.factor)
+            return factor(x) if x.ndim == 1 else _vectorised(factor)(x)
         points = np.asarray(x, dtype=np.float64)
         rows = points.reshape(-1, points.shape[-1])
         return self._factor(rows).values(rows).reshape(points.shape[:-1])

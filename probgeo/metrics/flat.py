@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_float_array
-from probgeo.metrics.base import ClosedForm, array_module
+from probgeo.metrics.base import ClosedForm, array_module, constant
 from probgeo.metrics.inputs import check_tensor
 from probgeo.metrics.terms import EnergyTerms
 
@@ -47,8 +47,8 @@ class Flat(ClosedForm):
         return None if self.A is None else len(self.A)
 
     def _formula(self, x: Any, xp: Any) -> Any:
-        D = x.shape[-1]
-        return xp.zeros((*x.shape[:-1], 1, 1)) + (np.eye(D) if self.A is None else self.A)
+        A = np.eye(x.shape[-1]) if self.A is None else constant(self.A, x)
+        return xp.zeros((*x.shape[:-1], 1, 1)) + A
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         return 0.5 * np.sum(self._lowered(v) * v, axis=-1)
@@ -85,4 +85,4 @@ class Flat(ClosedForm):
         return self.log(a, b) * 0.0 + as_float_array("v", v)
 
     def _lowered(self, v: Any) -> Any:
-        return 1.0 * v if self.A is None else v @ self.A
+        return 1.0 * v if self.A is None else v @ constant(self.A, v)

@@ -10,6 +10,7 @@ import numpy as np
 
 from probgeo.functions import NumpyFunction, RowFunction, TorchFunction, as_row_function
 from probgeo.metrics.base import Metric
+from probgeo.metrics.inputs import unwrapped
 from probgeo.metrics.loops import solve_rows
 from probgeo.metrics.terms import EnergyTerms
 
@@ -36,11 +37,12 @@ class FunctionMetric(Metric):
             points = np.asarray(x, dtype=np.float64)
             D = points.shape[-1]
             return self._by_function.values(points.reshape(-1, D)).reshape(*points.shape, D)
-        return getattr(self.function, "f", self.function)(x)
+        return unwrapped(self.function)(x)
 
     @cached_property
     def _by_function(self) -> "MetricFunction":
-        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        function = unwrapped(self.function)
+        name = getattr(function, "__qualname__", type(function).__name__)
         return MetricFunction(self.function, name)
 
 
@@ -123,20 +125,21 @@ def solve_jacobians(M: np.ndarray, J: np.ndarray) -> np.ndarray:
 
 
 def _of_one_point(function: Any, dimension: int) -> Any:
-    """A function of one point as one of rows, if that is what it is in NumPy or torch."""
+    """What says that a function is one of one point, if that is what it is in NumPy or torch."""
     if not callable(function):
         return None
     point, shape = np.full(dimension, 0.5), (dimension, dimension)
+    if _returns(function, point, shape, np.ndarray):
+        return NumpyFunction(function, rows=False)
     torch = sys.modules.get("torch")
-    if torch is not None and _shape_of(function, torch.tensor(point)) == shape:
+    if torch is not None and _returns(function, torch.tensor(point), shape, torch.Tensor):
         return TorchFunction(torch.func.vmap(function))
-    if _shape_of(function, point) == shape:
-        return NumpyFunction(lambda rows: np.stack([np.asarray(function(x)) for x in rows]))
     return None
 
 
-def _shape_of(function: Callable, point: Any) -> tuple[int, ...] | None:
+def _returns(function: Callable, point: Any, shape: tuple[int, int], kind: type) -> bool:
     try:
-        return tuple(np.shape(function(point)))
+        value = function(point)
     except Exception:  # noqa: BLE001  (whatever it raises, it is not that kind of function)
-        return None
+        return False
+    return isinstance(value, kind) and np.shape(value) == shape

@@ -1,11 +1,11 @@
 """Checks on data and tensors. Each error names the argument, what was given and what is right."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from probgeo._checks import as_float_array
+from probgeo.functions import JaxFunction, NumpyFunction, TorchFunction
 
 
 def as_points(name: str, value: Any, least: int = 1) -> np.ndarray:
@@ -67,8 +67,14 @@ def is_positive_definite(eigenvalues: np.ndarray) -> np.ndarray:
     return eigenvalues[..., 0] > noise * np.abs(eigenvalues[..., -1])
 
 
-def as_function(name: str, value: Any) -> Callable:
-    """`value`, if it can be called."""
-    if not callable(value):
+def as_function(name: str, value: Any) -> Any:
+    """`value`, if it is a function, or one wrapped to say how it is written."""
+    if not callable(unwrapped(value)):
         raise TypeError(f"{name} must be a function, got {type(value).__name__}")
     return value
+
+
+def unwrapped(function: Any) -> Any:
+    """The function itself, if it was wrapped to say how it is written."""
+    wrappers = (JaxFunction, NumpyFunction, TorchFunction)
+    return function.f if isinstance(function, wrappers) else function

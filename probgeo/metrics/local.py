@@ -8,7 +8,7 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.metrics import local_loops, loops
-from probgeo.metrics.base import ClosedForm, array_module
+from probgeo.metrics.base import ClosedForm, array_module, constant
 from probgeo.metrics.inputs import as_points, as_tensors
 from probgeo.metrics.loops import as_jacobians, solve_rows
 from probgeo.metrics.terms import EnergyTerms
@@ -84,17 +84,19 @@ class LocalMetrics(ClosedForm):
     def weights(self, x: Any) -> Any:
         """w_k(x) (..., K), which sum to one (Eq. 9)."""
         xp = array_module(x)
-        offsets = xp.asarray(x)[..., None, :] - self.centers
+        x = xp.asarray(x)
+        tensors = constant(self.tensors, x)
+        offsets = x[..., None, :] - constant(self.centers, x)
         if self.is_diagonal:
-            squares = xp.sum(self.tensors * offsets**2, axis=-1)
+            squares = xp.sum(tensors * offsets**2, axis=-1)
         else:
-            squares = xp.einsum("...ki,kij,...kj->...k", offsets, self.tensors, offsets)
+            squares = xp.einsum("...ki,kij,...kj->...k", offsets, tensors, offsets)
         logs = -0.5 * self.rho * squares
         weights = xp.exp(logs - xp.max(logs, axis=-1, keepdims=True))
         return weights / xp.sum(weights, axis=-1, keepdims=True)
 
     def _formula(self, x: Any, xp: Any) -> Any:
-        blend = xp.tensordot(self.weights(x), self.tensors, axes=1)
+        blend = xp.tensordot(self.weights(x), constant(self.tensors, x), axes=1)
         return blend[..., None] * np.eye(self.dimension) if self.is_diagonal else blend
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.metrics import loops
-from probgeo.metrics.base import ClosedForm
+from probgeo.metrics.base import ClosedForm, constant
 from probgeo.metrics.inputs import as_points
 from probgeo.metrics.terms import EnergyTerms
 
@@ -60,7 +60,7 @@ class LocalCovariance(ClosedForm):
         return np.diagonal(self(x), axis1=-2, axis2=-1)
 
     def _formula(self, x: Any, xp: Any) -> Any:
-        squares = (self.X - x[..., None, :]) ** 2
+        squares = (constant(self.X, x) - x[..., None, :]) ** 2
         weights = xp.exp(-0.5 * xp.sum(squares, axis=-1) / self.sigma**2)
         entries = 1.0 / (xp.einsum("...n,...nd->...d", weights, squares) + self.rho)
         return entries[..., None] * np.eye(self.dimension)

@@ -10,7 +10,7 @@ from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.metrics.base import Metric, array_module
 from probgeo.metrics.function import solve_jacobians
-from probgeo.metrics.inputs import as_function
+from probgeo.metrics.inputs import as_function, unwrapped
 from probgeo.metrics.loops import solve_rows
 from probgeo.metrics.terms import EnergyTerms
 
@@ -56,8 +56,8 @@ class Pullback(Metric):
         self, decoder: Callable, std: Callable | None = None, regularisation: Any = 0.0
     ) -> None:
         added = as_positive("regularisation", regularisation, or_zero=True)
-        object.__setattr__(self, "decoder", _as_decoder("decoder", decoder))
-        object.__setattr__(self, "std", None if std is None else _as_decoder("std", std))
+        object.__setattr__(self, "decoder", as_function("decoder", decoder))
+        object.__setattr__(self, "std", None if std is None else as_function("std", std))
         object.__setattr__(self, "regularisation", added)
 
     def decode(self, x: Any) -> Any:
@@ -65,7 +65,7 @@ class Pullback(Metric):
         xp = array_module(x)
         functions = [self.decoder] if self.std is None else [self.decoder, self.std]
         if xp is not np and x.ndim == 1:
-            parts = [xp.ravel(_called(f)(x)) for f in functions]
+            parts = [xp.ravel(unwrapped(f)(x)) for f in functions]
             return parts[0] if len(parts) == 1 else xp.concatenate(parts)
         points = np.asarray(x, dtype=np.float64)
         rows = points.reshape(-1, points.shape[-1])
@@ -133,13 +133,3 @@ class Pullback(Metric):
                 f"decoder must return at least as many numbers as the {dimension} coordinates it "
                 f"takes, got {outputs}; or give a positive regularisation"
             )
-
-
-def _as_decoder(name: str, value: Any) -> Any:
-    as_function(name, _called(value))
-    return value
-
-
-def _called(function: Any) -> Any:
-    """The function itself, if it was wrapped to say how it is written."""
-    return getattr(function, "f", function)
