@@ -1,12 +1,12 @@
 """Boundary value problems of `Markov`: start, solve, measure, refine.
 
 Every member of a batch has a mesh of its own. Newton's method solves the equations of its elements,
-the linearised ODE says how far that is from the solution, and nodes go where the error is, until the
-error bars are as small as asked for. Members that Newton's method cannot solve start again: on
+the linearised ODE says how far that is from the solution, and nodes go where the error is, until
+the error bars are as small as asked for. Members that Newton's method cannot solve start again: on
 finer meshes, then with an ODE that is turned on slowly, y'' = share * f.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
 
 FIRST_ELEMENTS = (4, 16, 64)  # of the first mesh of each attempt, at equal steps
+SAFETY = 0.5  # of the error that is aimed at
+NEARLY = 10.0  # times too large an error that is nearly small enough
 ROUNDS = 20  # most meshes of an attempt
 RESOLVED = 0.3  # error, relative to the solution, above which a mesh shows little of it
 SUSPICIOUS = 1e3  # sensitivity (1.2 where no force acts) from which on a problem may be singular
+SKETCHED = 0.01  # relative error that will do on the way to the solution
 DOUBTS = 3  # meshes, each twice as fine, on which it cannot be told from a singular one
 CHUNK = 2**28  # bytes of factorised equations at a time
 
@@ -88,6 +91,8 @@ class Answers:
 
     def joined(self, parts: list["Answers"]) -> "Answers":
         """All parts as one, members in the order of their numbers."""
+        if len(parts) == 1 and np.all(np.diff(self.members) > 0):
+            return self
         members = np.concatenate([p.members for p in parts])
         order = np.argsort(members)
         rows = [(p.curves.offsets, p.curves.t, p.curves.y, p.envelope) for p in parts]
@@ -142,7 +147,7 @@ class Work:
         self.share = np.ones(count)
         self.growth = np.ones(count)
         self.reached: list[tuple[float, Chains] | None] = [None] * count  # in continuation
-        self.doubts = np.zeros(count, dtype=np.int64)
+        self.doubts = np.zeros(count)
         self.evaluations = np.zeros(count, dtype=np.int64)
         self.answers: list[Answers] = []
         self.queue: list[Queue] = [Queue(np.arange(count), self._first_mesh(start))]
@@ -175,10 +180,12 @@ class Work:
         with np.errstate(invalid="ignore"):
             excess = 2 * bars.largest / tolerance
         doubtful = self._doubtful(settled, errors)
-        self.doubts[numbers[doubtful]] += 1
+        resolved = 2 * bars.largest <= RESOLVED * size
+        self.doubts[numbers] += doubtful * np.where(resolved, 1.0, 0.5)
         singular = doubtful & (self.doubts[numbers] > DOUBTS)
         partly = self.share[numbers] < 1.0
-        self._turn_on(numbers, settled, partly & (2 * bars.largest <= RESOLVED * size))
+        solved = partly & (2 * bars.largest <= SKETCHED * size)
+        self._turn_on(numbers, settled, solved)
         enough = (excess <= 1.0) & ~doubtful & ~partly
         if self.solver.n_points is not None:
             on_own = curves.sizes == self.solver.n_points
@@ -188,9 +195,7 @@ class Work:
         else:
             finest = (curves.sizes >= self.solver.max_points) | (self.rounds[numbers] > ROUNDS)
             finest &= ~enough & ~singular & ~partly
-            refine = ~(enough | singular | finest) & ~(
-                partly & (2 * bars.largest <= RESOLVED * size)
-            )
+            refine = ~(enough | singular | finest | solved)
             self._refine(numbers, curves, errors, excess, doubtful, refine)
         for which, status in ((enough, OK), (singular, SINGULAR), (finest, TOO_COARSE)):
             if which.any():
@@ -220,16 +225,16 @@ class Work:
             return
         order = curves.basis.k + 2
         largest = curves.largest(errors.local)
-        allowed = 0.8 * largest / np.maximum(excess, 1e-300)
+        allowed = SAFETY * largest / np.maximum(excess, 1e-300)
         more = wanted(errors.local, allowed[curves.member], order)
-        # a mesh that shows little of the solution says little about where nodes should go
+        more = np.where(doubtful[curves.member], np.maximum(more, 2.0), more)
+        # where little is missing, or little to be seen, a mesh must not merely move
         size = curves.size()
         tolerance = self.solver.atol + self.solver.rtol * size
-        coarse = ~(excess * tolerance <= RESOLVED * size) | doubtful
-        more = np.where(coarse[curves.member], np.maximum(more, 2.0), more)
+        unseen = ~(excess * tolerance <= RESOLVED * size)
+        growth = np.where(unseen, 1.3, np.where(excess < NEARLY, 1.1, 0.0))
         total = np.add.reduceat(more, curves.elements[:-1])
-        lift = np.maximum(1.0, 1.2 * (curves.sizes - 1) / total)
-        more = more * lift[curves.member]
+        more = more * np.maximum(1.0, growth * (curves.sizes - 1) / total)[curves.member]
         elements = rows_of(curves.elements, members)
         finer = remeshed(curves.take(members), more[elements], 3, self.solver.max_points)
         self.queue.append(Queue(numbers[members], finer))

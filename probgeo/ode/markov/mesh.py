@@ -12,7 +12,7 @@ from probgeo.ode.piecewise import evaluate
 from probgeo.ode.shape import find_rows
 from probgeo.ragged import members_of, offsets_of
 
-FEWEST, MOST = 0.3, 5.0  # elements that replace one: more would trust an estimate too far
+FEWEST, MOST = 0.1, 5.0  # elements that replace one: more would trust an estimate too far
 GRADING = 1.0  # most by which the length of elements grows, per length
 
 

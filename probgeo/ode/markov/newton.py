@@ -189,6 +189,8 @@ class Iteration:
         Along the way to the solution the next step is (1 - damping) times this one; what is on top
         grows with the square of the damping.
         """
+        if not which.any() and np.all(self.damping == 1.0):
+            return self.damping
         rest = 1 - self.damping
         y = correction[0] - np.repeat(rest, trial.sizes)[:, None] * self.step[0]
         v = correction[1] - rest[trial.member][:, None, None] * self.step[1]
