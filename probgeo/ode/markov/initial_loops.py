@@ -186,7 +186,9 @@ def error_equation(
                                 right[row, c] += weight * F[r, i - top, c]
                         matrix[row, row] += 1.0
                 if np.isfinite(matrix).all() and np.isfinite(right).all():
-                    X[:] = np.linalg.solve(matrix, right).reshape(S, n, C)
+                    solved = np.linalg.solve(matrix, right)
+                    for s in range(S):
+                        X[s] = solved[s * n : (s + 1) * n]
                 else:
                     X[:] = np.nan
             x0[:] = X[S - 1]
