@@ -327,6 +327,18 @@ class Pinned(Kernel):
     kernel: Kernel
     conditions: tuple[tuple[float, int], ...]
 
+    @property
+    def lengthscales(self) -> np.ndarray | None:
+        """Length scales (B,) if these are B kernels in one."""
+        if not isinstance(self.kernel, Stationary) or np.ndim(self.kernel.lengthscale) == 0:
+            return None
+        return np.ravel(self.kernel.lengthscale)
+
+    def with_lengthscales(self, lengthscales: np.ndarray) -> "Pinned":
+        """B kernels in one, with length scales (B,)."""
+        assert isinstance(self.kernel, Stationary)
+        return Pinned(self.kernel.with_lengthscale(lengthscales[:, None, None]), self.conditions)
+
     def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
         whitening = self._whitening()
         known = zip(self._known(i, s, whitening), self._known(j, t, whitening), strict=True)

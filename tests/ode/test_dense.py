@@ -1,9 +1,9 @@
 """The paper's solver against independent references."""
 
 import itertools
+import warnings
+from dataclasses import replace
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,8 +12,14 @@ from scipy.integrate import solve_ivp as scipy_ivp
 from scipy.stats import multivariate_normal
 
 from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
+from probgeo.functions import Field
+from probgeo.ode.dense import algebra, loops
 from probgeo.ode.dense.errors import BoundError
-from probgeo.ode.kernels import IntegratedWiener, Matern, SquaredExponential
+from probgeo.ode.dense.gram import observed_covariance
+from probgeo.ode.dense.sweeps import damped_sweeps
+from probgeo.ode.dense.unit import Evaluations
+from probgeo.ode.kernels import IntegratedWiener, Kernel, Matern, SquaredExponential
+from probgeo.ode.problem import boundary_value_problem
 from tests.ode.reference import condition
 
 A0 = np.array([[-2.0, 0.5], [0.3, -1.0]])
@@ -26,8 +32,8 @@ ERROR_MODELS = ["jacobian", "bound", "none", "linearised"]
 FLOOR = 1e-6
 
 
-def linear_field(t, y, dy):
-    return A0 @ y + A1 @ dy + FORCE * jnp.cos(t)
+def linear_field(t, y, dy, library=jnp):
+    return A0 @ y + A1 @ dy + FORCE * library.cos(t)
 
 
 def first_order_field(t, y):
@@ -102,7 +108,7 @@ def test_skilling_recursion_is_gaussian_conditioning_on_noisy_evaluations():
         targets = [(t, 0), (t, 1)]
         (c, dc), sigma, _ = condition(kernel, V, functionals, values, noise, targets, line)
         functionals = [*functionals, [(t, 2, np.eye(2))]]
-        values = [*values, np.asarray(linear_field(t, c, dc))]
+        values = [*values, linear_field(t, c, dc, np)]
         noise = [*noise, J @ sigma.reshape(4, 4) @ J.T]
     mean, cov, _ = condition(kernel, V, functionals, values, noise, [(0.3, 0), (0.8, 1)], line)
     np.testing.assert_allclose(curve.mean(0.3), mean[0], rtol=1e-9)
@@ -224,14 +230,21 @@ def test_sensitivity_to_the_ends_against_finite_differences():
     np.testing.assert_allclose(curve.std(1.3, source="boundary"), abs(slope) * 0.1, rtol=1e-4)
 
 
-class Tabulated(eqx.Module):
-    """f(t, y) = values interpolated in t: evaluations one can choose, whatever the estimates."""
+class Recorded(Field):
+    """A first-order field in one dimension that remembers where it was evaluated."""
 
-    grid: jax.Array
-    values: jax.Array
+    order, dimension = 1, 1
 
-    def __call__(self, t, y):
-        return jnp.interp(t, self.grid, self.values) * jnp.ones_like(y)
+    def __init__(self, f):
+        self.f = f
+        self.visited = []
+
+    def values(self, t, state, member):
+        self.visited += zip(t.tolist(), state[:, 0, 0].tolist(), strict=True)
+        return self.f(t, state[:, 0, 0])[:, None]
+
+    def jacobians(self, t, state, member):
+        raise AssertionError("not asked for by error_model='none'")
 
 
 def test_estimates_are_linear_in_earlier_evaluations_as_in_runge_kutta():
@@ -242,7 +255,7 @@ def test_estimates_are_linear_in_earlier_evaluations_as_in_runge_kutta():
 
     def estimates(y0, values):
         """Prediction for each node from the nodes before it."""
-        field = Tabulated(jnp.asarray(grid), jnp.asarray(values))
+        field = Recorded(lambda t, y: np.interp(t, grid, values))
         parts = [
             solvers.Dense(SquaredExponential(1.0), grid=grid[:i], **options) for i in range(1, n)
         ]
@@ -257,24 +270,16 @@ def test_estimates_are_linear_in_earlier_evaluations_as_in_runge_kutta():
     np.testing.assert_allclose(w0, 1.0, atol=1e-9)
 
     # the same weights explain the estimates of a nonlinear f that does depend on y
-    seen = []
-
-    def logistic(t, y):
-        jax.debug.callback(lambda t, y: seen.append((float(t), float(y[0]))), t, y)
-        return y * (1.0 - y) + t
-
+    logistic = Recorded(lambda t, y: y * (1.0 - y) + t)
     solver = solvers.Dense(SquaredExponential(1.0), grid=grid, **options)
     solve_ivp(logistic, (0.0, h), [0.3], solver=solver)
-    jax.effects_barrier()
-    visited = {}
-    for t, y in seen:
-        visited.setdefault(round(t, 12), []).append(y)
     # the method with this tableau, run by hand: f was evaluated at each of its stages (and, in no
     # particular order, at those of other sweeps)
     values = np.zeros(n)
     for i, t in enumerate(grid):
         stage = 0.3 if i == 0 else w0[i - 1] * 0.3 + weights[i - 1] @ values
-        assert np.abs(np.array(visited[round(t, 12)]) - stage).min() < 1e-9
+        visited = np.array([y for time, y in logistic.visited if abs(time - t) < 1e-12])
+        assert np.abs(visited - stage).min() < 1e-9
         values[i] = stage * (1.0 - stage) + t
 
 
@@ -337,14 +342,55 @@ def test_batch_members_are_solved_as_if_alone():
         np.testing.assert_allclose(batch[1, 2].std(0.3), alone.std(0.3), atol=1e-8)
 
 
-def test_chunks_of_a_large_batch_give_the_same(monkeypatch):
-    ends = np.random.default_rng(0).normal(size=(7, 2))
-    solver = solvers.Dense(n_points=10)
-    whole = solve_bvp(linear_field, (0.0, 1.0), YA, ends, solver=solver)
-    monkeypatch.setattr("probgeo.ode.batch.CHUNK_BYTES", 3 * 8 * 3 * 400 * 4)  # four at a time
-    parts = solve_bvp(linear_field, (0.0, 1.0), YA, ends, solver=solver)
-    np.testing.assert_allclose(parts.mean(0.4), whole.mean(0.4), atol=1e-12)
-    np.testing.assert_allclose(parts.std(0.4), whole.std(0.4), atol=1e-9)
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("options", [{}, {"error_model": "none"}, {"fit_lengthscale": True}])
+def test_chunks_and_threads_give_the_same(monkeypatch, options, threads):
+    ends = np.random.default_rng(0).normal(size=(70, 2))
+    ya = Gaussian(YA, 0.01 * V)
+    solver = solvers.Dense(n_points=6, **options)
+    whole = solve_bvp(linear_field, (0.0, 1.0), ya, ends, solver=solver)
+    monkeypatch.setenv("PROBGEO_THREADS", threads)
+    for name, size in (("solver", 4 * 3 * 8 * 3 * 144), ("posterior", 20000)):  # four at a time
+        monkeypatch.setattr(f"probgeo.ode.dense.{name}.CHUNK_BYTES", size)
+    parts = solve_bvp(linear_field, (0.0, 1.0), ya, ends, solver=solver)
+    t = np.array([0.0, 0.4, 0.9])
+    np.testing.assert_allclose(parts.mean(t), whole.mean(t), atol=1e-11)
+    np.testing.assert_allclose(parts.std(t, 1), whole.std(t, 1), atol=1e-8)
+    np.testing.assert_allclose(parts.cov(0.2, t), whole.cov(0.2, t), atol=1e-10)
+    np.testing.assert_array_equal(parts.n_evaluations, whole.n_evaluations)
+
+
+def test_members_of_different_difficulty_do_not_meet():
+    """A batch of easy, hard and hopeless members: the results are those of each alone."""
+    ends = np.array([[0.1], [3.0], [np.pi], [20.0], [0.5]])
+    for error_model in ("none", "jacobian", "linearised", "bound"):
+        solver = solvers.Dense(n_points=10, error_model=error_model, refinements=8)
+        with pytest.warns(ConvergenceWarning):
+            batch = solve_bvp(strong_field, (0.0, 1.0), [0.0], ends, solver=solver)
+        for k, end in enumerate(ends):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                alone = solve_bvp(strong_field, (0.0, 1.0), [0.0], end, solver=solver)
+            assert alone.message == batch.message[k]
+            assert alone.n_evaluations == batch.n_evaluations[k]
+            size = np.abs(alone.mean(0.5)).max()
+            np.testing.assert_allclose(batch.mean(0.5)[k], alone.mean(0.5), atol=1e-6 * size)
+
+
+def test_an_empty_batch_is_a_batch():
+    curve = solve_bvp(linear_field, (0.0, 1.0), np.zeros((0, 2)), YB, solver=solvers.Dense())
+    assert curve.converged.shape == (0,)
+    assert curve.mean([0.2, 0.4]).shape == (0, 2, 2)
+    assert curve.std(0.2).shape == (0, 2)
+    assert curve.sample(0, 3, [0.2, 0.4]).shape == (3, 0, 2, 2)
+
+
+def test_no_times_are_times():
+    for solver in (solvers.Dense(n_points=4), solvers.Dense(n_points=4, error_model="none")):
+        curve = solve_bvp(linear_field, (0.0, 1.0), Gaussian(YA, V), [YB, YA], solver=solver)
+        assert curve.mean([]).shape == (2, 0, 2)
+        assert curve.std([]).shape == (2, 0, 2)
+        assert curve.cov([], []).shape == (2, 0, 2, 2)
 
 
 def test_a_bad_member_is_flagged_and_the_rest_unharmed():
@@ -358,7 +404,7 @@ def test_a_bad_member_is_flagged_and_the_rest_unharmed():
         )  # fmt: skip
     assert list(curve.converged) == [True, False, True]
     assert "not finite" in curve.message[1]
-    assert np.isfinite(np.asarray(curve.mean(0.5))[[0, 2]]).all()
+    assert np.isfinite(curve.mean(0.5)[[0, 2]]).all()
 
 
 def test_an_ode_that_blows_up_is_flagged():
@@ -385,7 +431,7 @@ def test_dimensions_up_to_fifty(D, error_model):
 
 def test_guesses_of_every_kind_reach_the_same_solution():
     def bent(t):
-        return jnp.array([0.75 * t + 0.5 * jnp.sin(t * jnp.pi / 2)])
+        return np.array([0.75 * t + 0.5 * np.sin(t * np.pi / 2)])
 
     solver = solvers.Dense(n_points=24, error_model="linearised", refinements=30, tolerance=FLOOR)
     plain = solve_bvp(pendulum, (0.0, 2.0), [0.0], [1.5], solver=solver)
@@ -402,7 +448,7 @@ def test_a_guess_chooses_between_two_solutions():
         return -jnp.exp(y)
 
     def hump(t):
-        return jnp.array([4.0 * jnp.sin(jnp.pi * t)])
+        return np.array([4.0 * np.sin(np.pi * t)])
 
     # on the high solution the nugget keeps the residual at 1.6e-4, whatever the sweeps
     solver = solvers.Dense(n_points=30, error_model="linearised", refinements=60, tolerance=1e-3)
@@ -412,22 +458,24 @@ def test_a_guess_chooses_between_two_solutions():
     np.testing.assert_allclose(high.mean(0.5), 4.0914672, atol=1e-4)
 
 
+NOTHING = Evaluations(np.zeros((1, 2, 2)), np.zeros((1, 2)), None)
+
+
 def test_bound_noise_is_at_least_the_exact_term():
     """Where Jacobian and covariances are not negative, the bound with U = |J| is exact."""
     rng = np.random.default_rng(2)
     J = np.abs(rng.normal(size=(2, 2, 2)))
     root = np.abs(rng.normal(size=(4, 4)))
     sigma = root @ root.T
+    blocks = sigma.reshape(1, 2, 2, 2, 2)
     stacked = np.hstack([J[0].T, J[1].T])  # J[m][i, j] = d f_j / d c^(m)_i
     exact = stacked @ sigma @ stacked.T
-    got = BoundError(J[0], J[1]).noise(None, 0.0, jnp.zeros((2, 2)), sigma.reshape(2, 2, 2, 2))
-    majorant = 2 * sum(J[m].T @ sigma.reshape(2, 2, 2, 2)[m, :, m] @ J[m] for m in range(2))
+    (got,) = BoundError(J[0], J[1]).noise(NOTHING, blocks)
+    majorant = 2 * sum(J[m].T @ blocks[0, m, :, m] @ J[m] for m in range(2))
     printed_is_definite = np.linalg.eigvalsh(exact)[0] >= 0
     np.testing.assert_allclose(got, exact if printed_is_definite else majorant, rtol=1e-10)
     # doubling the bounds quadruples the noise
-    double = BoundError(2 * J[0], 2 * J[1]).noise(
-        None, 0.0, jnp.zeros((2, 2)), sigma.reshape(2, 2, 2, 2)
-    )
+    (double,) = BoundError(2 * J[0], 2 * J[1]).noise(NOTHING, blocks)
     np.testing.assert_allclose(double, 4 * got, rtol=1e-10)
 
 
@@ -436,9 +484,8 @@ def test_erratum_4_printed_bound_is_indefinite_but_ours_is_not():
     indefinite = 0
     for _ in range(500):
         root = rng.normal(size=(6, 6))
-        sigma = root @ root.T
+        blocks = (root @ root.T).reshape(2, 3, 2, 3)
         u, v = np.abs(rng.normal(size=(2, 3, 3)))
-        blocks = sigma.reshape(2, 3, 2, 3)
         printed = (
             u.T @ blocks[0, :, 0] @ u
             + np.abs(v.T @ blocks[1, :, 0] @ u)
@@ -446,7 +493,7 @@ def test_erratum_4_printed_bound_is_indefinite_but_ours_is_not():
             + v.T @ blocks[1, :, 1] @ v
         )
         indefinite += np.linalg.eigvalsh(printed)[0] < 0
-        ours = BoundError(u, v).noise(None, 0.0, jnp.zeros((2, 3)), jnp.asarray(blocks))
+        (ours,) = BoundError(u, v).noise(NOTHING, blocks[None])
         assert np.linalg.eigvalsh(ours)[0] > -1e-12 * np.abs(ours).max()
     assert indefinite > 0  # 122 of 2000 in the erratum's draws
 
@@ -460,8 +507,8 @@ def test_scalar_bounds_keep_the_kronecker_structure():
     )
     a = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=scalar)
     b = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=matrix)
-    assert a.posterior.L.shape == (8, 8)
-    assert b.posterior.L.shape == (16, 16)
+    assert a.posterior.L.shape == (1, 8, 8)
+    assert b.posterior.L.shape == (1, 16, 16)
     np.testing.assert_allclose(a.mean([0.3, 0.6]), b.mean([0.3, 0.6]), atol=1e-8)
     np.testing.assert_allclose(a.cov(0.3, 0.6), b.cov(0.3, 0.6), atol=1e-10)
     np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-6)
@@ -472,7 +519,7 @@ def bratu_field(t, y, dy):
 
 
 def high_hump(t):
-    return jnp.array([6.0 * jnp.sin(jnp.pi * t)])
+    return np.array([6.0 * np.sin(np.pi * t)])
 
 
 def test_evaluations_that_settle_off_the_ode_are_flagged():
@@ -481,3 +528,166 @@ def test_evaluations_that_settle_off_the_ode_are_flagged():
     with pytest.warns(ConvergenceWarning, match="far from the ODE"):
         curve = solve_bvp(bratu_field, (0.0, 1.0), [0.0], [0.0], solver=solver, guess=high_hump)
     assert not curve.converged
+
+
+def test_a_kernel_of_ones_own_is_as_good_as_a_built_in_one():
+    class Own(Kernel):
+        def __call__(self, s, t):
+            return jnp.exp(-0.5 * ((s - t) / 0.25) ** 2)
+
+    t = np.linspace(0.0, 1.0, 5)
+    own, built_in = (
+        solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solvers.Dense(kernel, 8))
+        for kernel in (Own(), SquaredExponential(0.25))
+    )
+    np.testing.assert_allclose(own.mean(t, 1), built_in.mean(t, 1), atol=1e-9)
+    np.testing.assert_allclose(own.std(t), built_in.std(t), atol=1e-8)
+
+
+def test_the_same_function_written_with_numpy_is_the_same_problem():
+    def rows(t, y, dy):
+        return -np.sin(y)
+
+    t = np.linspace(0.0, 2.0, 5)
+    for error_model in ERROR_MODELS:
+        solver = solvers.Dense(n_points=10, error_model=error_model)
+        ends = Gaussian([[0.4], [0.2]], [[0.01]]), [1.2]
+        a, b = (solve_bvp(f, (0.0, 2.0), *ends, solver=solver) for f in (pendulum, rows))
+        np.testing.assert_allclose(a.mean(t), b.mean(t), atol=1e-7)
+        np.testing.assert_allclose(a.std(t), b.std(t), atol=1e-6)
+
+
+def test_samples_have_the_moments_of_the_posterior():
+    """Joint over times and derivatives, with the numerical and the boundary part in it."""
+    for options in ({}, {"error_model": "none", "S": V}):
+        solver = solvers.Dense(Matern(3.5, 0.5), n_points=4, tolerance=10.0, **options)
+        ya = Gaussian([YA, YB], 1e-3 * V)
+        curve = solve_bvp(linear_field, (0.0, 2.0), ya, YB, solver=solver)
+        t, n = np.array([0.3, 1.1]), 20000
+        y, dy = curve.sample(0, n, t, (0, 1))
+        assert y.shape == dy.shape == (n, 2, 2, 2)
+        for member in range(2):
+            flat = np.concatenate([x[:, member].reshape(n, 4) for x in (y, dy)], axis=1)
+            mean = np.concatenate([curve[member].mean(t, d).ravel() for d in (0, 1)])
+            s = t[:, None]
+            blocks = [[curve[member].cov(s, t, (d, e)) for e in (0, 1)] for d in (0, 1)]
+            cov = np.transpose(blocks, (0, 2, 4, 1, 3, 5)).reshape(8, 8)
+            std = np.sqrt(np.diag(cov))
+            # the errors of moments from n draws: 1 / sqrt(n), and at most sqrt(2 / n)
+            assert np.abs((flat.mean(axis=0) - mean) / std).max() < 5 / np.sqrt(n)
+            off = (np.cov(flat.T) - cov) / np.outer(std, std)
+            assert np.abs(off).max() < 5 * np.sqrt(2 / n)
+
+
+def test_columns_of_the_boundary_are_the_derivatives_by_the_data():
+    solver = solvers.Dense(n_points=20, error_model="linearised", refinements=30, tolerance=FLOOR)
+    roots = np.array([[0.2, 0.0], [0.1, 0.3]])
+    ya = Gaussian(YA, roots @ roots.T)
+    curve = solve_bvp(linear_field, (0.0, 2.0), ya, YB, solver=solver)
+    t = np.array([0.4, 1.7])
+    for d in (0, 1):
+        columns = curve.posterior.boundary_columns(t, d)
+        assert columns.shape == (1, 2, 2, 4)
+        cov = np.einsum("tir,tjr->tij", columns[0], columns[0])
+        np.testing.assert_allclose(cov, curve.cov(t, t, (d, d), "boundary"), rtol=1e-12)
+    certain = solve_bvp(linear_field, (0.0, 2.0), YA, YB, solver=solver)
+    assert certain.posterior.boundary_columns(t, 0).shape == (1, 2, 2, 0)
+
+
+def test_columns_of_the_parameters_are_derivatives_by_them():
+    """Against finite differences of solutions with other parameters."""
+
+    def field(t, y, dy, args):
+        return -args["k"] * jnp.sin(y) + args["force"]
+
+    solver = solvers.Dense(n_points=24, error_model="linearised", refinements=30, tolerance=FLOOR)
+    values = {"k": np.array([1.3]), "force": np.array([[0.2, 0.5]])}
+    ya, yb, t, h = [[0.4, 0.1]], [[1.2, 0.3]], np.array([0.7, 1.5]), 1e-4
+    problem = boundary_value_problem(field, (0.0, 2.0), ya, yb, args=values)
+    columns = solver.solve(replace(problem, with_args=True)).posterior.boundary_columns(t, 0)[0]
+
+    def by(name, direction):
+        high, low = (
+            solve_bvp(
+                field, (0.0, 2.0), ya, yb, solver=solver,
+                args=values | {name: values[name] + sign * h * direction},
+            )
+            for sign in (1.0, -1.0)
+        )  # fmt: skip
+        return (high.mean(t) - low.mean(t))[0] / (2 * h)
+
+    found = {
+        "k": [by("k", np.ones(1))],
+        "force": [by("force", np.eye(2)[None, i]) for i in range(2)],
+    }
+    expected = np.stack([x for name in order_of_leaves(values) for x in found[name]], axis=-1)
+    np.testing.assert_allclose(columns, expected, atol=1e-5)
+
+
+def order_of_leaves(tree):
+    """Trees of JAX have their keys in order."""
+    return sorted(tree)
+
+
+class TestAlgebra:
+    """Compiled loops and batched matrices against plain NumPy, for sizes at random."""
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_triangular_systems(self, seed):
+        rng = np.random.default_rng(seed)
+        P, r = rng.integers(1, 5, 2)
+        n = int(rng.choice([1, 3, 40, 64, 65, 150]))
+        for G in {1, P}:
+            L = np.tril(rng.normal(size=(G, n, n)) / n) + np.eye(n)
+            b = rng.normal(size=(P, n, r))
+            every = np.broadcast_to(L, (P, n, n))
+            below = np.linalg.solve(every, b)
+            above = np.linalg.solve(every.swapaxes(-1, -2), b)
+            np.testing.assert_allclose(algebra.solve_lower(L, b), below, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(algebra.solve_upper(L, b), above, rtol=1e-10, atol=1e-12)
+            for loop, expected in ((loops.forward, below), (loops.backward, above)):
+                x = b.copy()
+                loop(L, x)
+                np.testing.assert_allclose(x, expected, rtol=1e-10, atol=1e-12)
+
+    def test_one_right_hand_side_for_many_matrices(self):
+        L = np.tril(np.random.default_rng(0).normal(size=(3, 4, 4))) + 3 * np.eye(4)
+        got = algebra.solve_lower(L, np.ones((1, 4, 2)))
+        np.testing.assert_allclose(got, np.linalg.solve(L, np.ones((3, 4, 2))), rtol=1e-12)
+
+    def test_a_matrix_without_factor_is_nan_and_the_others_unharmed(self):
+        good = 2 * np.eye(3) + 1
+        bad = -np.eye(3)
+        nan = np.full((3, 3), np.nan)
+        factors = algebra.cholesky(np.stack([good, bad, nan, good]))
+        np.testing.assert_allclose(factors[[0, 3]], np.linalg.cholesky([good, good]))
+        assert np.isnan(factors[[1, 2]]).all()
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_covariance_of_observations(self, seed):
+        rng = np.random.default_rng(seed)
+        N, B, m, G = (int(k) for k in rng.integers(1, 5, 4))
+        maps, V = rng.normal(size=(G, N, B, m, B)), rng.normal(size=(B, B))
+        V = V @ V.T
+        K = rng.normal(size=(G if seed % 2 else 1, N, m, N, m))
+        expected = np.einsum(
+            "giamc,cd,gimjp,gjbpd->giajb", maps, V, np.broadcast_to(K, (G, *K.shape[1:])), maps
+        )
+        got = observed_covariance(maps, V, K)
+        np.testing.assert_allclose(got, expected.reshape(G, N * B, N * B), atol=1e-12)
+
+    def test_damped_sweeps_treat_every_member_as_if_alone(self):
+        """x -> proposal that overshoots by different factors, one of them into NaN."""
+        factors = np.array([1.0, 1.5, 3.5, np.nan, 0.0])
+
+        def sweep(x, members):
+            return np.abs(x[:, 0]), (1.0 - factors[members, None]) * x
+
+        start = np.array([[1.0], [1.0], [-2.0], [1.0], [1.0]])
+        refined = damped_sweeps(sweep, start, 80, 1e-3)
+        assert list(refined.status) == [0, 0, 0, 3, 3]  # the last never moves: no step helps
+        assert (np.abs(refined.x[:3]) <= 1e-3).all()
+        for k in range(5):
+            alone = damped_sweeps(lambda x, _: sweep(x, np.array([k])), start[k : k + 1], 80, 1e-3)  # noqa: B023
+            np.testing.assert_array_equal(alone.x[0], refined.x[k])
+            assert alone.sweeps[0] == refined.sweeps[k]

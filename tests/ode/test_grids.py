@@ -12,7 +12,7 @@ SIZES = range(1, 51)
 @pytest.mark.parametrize("name", sorted(GRIDS))
 def test_grids_are_increasing_and_as_long_as_asked(name):
     for n in SIZES:
-        nodes = np.asarray(GRIDS[name](n))
+        nodes = GRIDS[name](n)
         assert nodes.shape == (n,)
         assert (np.diff(nodes) > 0).all()
 
@@ -20,7 +20,7 @@ def test_grids_are_increasing_and_as_long_as_asked(name):
 @pytest.mark.parametrize("name", ["sigmoid", "chebyshev"])
 def test_grids_are_symmetric_and_strictly_inside(name):
     for n in SIZES:
-        nodes = np.asarray(GRIDS[name](n))
+        nodes = GRIDS[name](n)
         np.testing.assert_allclose(nodes + nodes[::-1], 1.0, atol=1e-15)
         assert nodes[0] > 0.0
         assert nodes[-1] < 1.0
@@ -28,7 +28,7 @@ def test_grids_are_symmetric_and_strictly_inside(name):
 
 def test_the_linear_grid_has_equal_steps_from_end_to_end():
     for n in SIZES[1:]:
-        nodes = np.asarray(GRIDS["linear"](n))
+        nodes = GRIDS["linear"](n)
         np.testing.assert_allclose(np.diff(nodes), 1.0 / (n - 1), rtol=1e-12)
         np.testing.assert_array_equal(nodes[[0, -1]], [0.0, 1.0])
     # one evaluation belongs to the start, where an initial value problem knows its state
@@ -36,7 +36,7 @@ def test_the_linear_grid_has_equal_steps_from_end_to_end():
 
 
 def test_the_sigmoid_grid_crowds_towards_the_ends():
-    steps = np.diff(np.asarray(GRIDS["sigmoid"](20)))
+    steps = np.diff(GRIDS["sigmoid"](20))
     assert steps[0] < 0.3 * steps.max()
     assert steps[-1] < 0.3 * steps.max()
 
@@ -47,6 +47,6 @@ def test_erratum_7_the_printed_grid_is_not_symmetric():
         printed = 0.5 * (1.0 + erf(-1.5 + 3.0 * np.arange(1, n + 1) / n))
         assert np.abs(printed + printed[::-1] - 1.0).max() > 0.01
         # the last node is the same in both; the first one moves to its mirror image
-        ours = np.asarray(GRIDS["sigmoid"](n))
+        ours = GRIDS["sigmoid"](n)
         np.testing.assert_allclose(ours[-1], printed[-1], rtol=1e-12)
         np.testing.assert_allclose(ours[0], 1.0 - printed[-1], rtol=1e-9)

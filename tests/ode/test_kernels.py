@@ -1,3 +1,9 @@
+"""Kernels and their derivatives, against automatic differentiation, differences, closed forms."""
+
+import gc
+import pickle
+from math import factorial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probgeo.ode.kernels import IntegratedWiener, Kernel, Matern, Pinned, SquaredExponential
+from probgeo.ode import kernels
+from probgeo.ode.kernels import (
+    IntegratedWiener,
+    Kernel,
+    Matern,
+    Pinned,
+    SquaredExponential,
+    Stationary,
+)
 
 SMOOTH = {"se": SquaredExponential(0.3)}
 MATERN = {f"matern{2 * nu:g}/2": Matern(nu, 0.4) for nu in (2.5, 3.5, 4.5)}
@@ -17,13 +31,39 @@ S = np.array([0.05, 0.31, 0.8, 0.92])
 T = np.array([0.4, 0.3, 0.25, 0.99])
 
 
+def written_with_jax(kernel, s, t):
+    """The same kernels from their definitions, for JAX to differentiate."""
+    if isinstance(kernel, IntegratedWiener):
+        # the integral of (s-u)^q (t-u)^q / q!^2 over u below both, by Gauss' rule, which is exact
+        points, weights = np.polynomial.legendre.leggauss(12)
+        early = jnp.minimum(s, t)
+        u, w = 0.5 * early * (1.0 + points), 0.5 * early * weights
+        q = kernel.q
+        wiener = jnp.sum(w * (s - u) ** q * (t - u) ** q) / factorial(q) ** 2
+        taylor = [v * (s * t) ** m / factorial(m) ** 2 for m, v in enumerate(kernel.initial)]
+        return wiener + sum(taylor)
+    r = (s - t) / kernel.lengthscale
+    if isinstance(kernel, SquaredExponential):
+        return jnp.exp(-0.5 * r**2)
+    x = jnp.sqrt(2.0 * kernel.nu) * jnp.abs(r)
+    polynomial = {
+        2.5: 1 + x + x**2 / 3,
+        3.5: 1 + x + 2 * x**2 / 5 + x**3 / 15,
+        4.5: 1 + x + 3 * x**2 / 7 + 2 * x**3 / 21 + x**4 / 105,
+    }[kernel.nu]
+    return polynomial * jnp.exp(-x)
+
+
 def by_autodiff(kernel, i, j):
-    function = kernel.__call__
+    def function(s, t):
+        return written_with_jax(kernel, s, t)
+
     for _ in range(i):
         function = jax.grad(function, 0)
     for _ in range(j):
         function = jax.grad(function, 1)
-    return jnp.vectorize(function)
+    with jax.enable_x64(True):
+        return np.array([float(function(s, t)) for s, t in zip(S, T, strict=True)])
 
 
 @pytest.mark.parametrize("i", range(3))
@@ -31,9 +71,24 @@ def by_autodiff(kernel, i, j):
 @pytest.mark.parametrize("name", KERNELS)
 def test_derivatives_agree_with_automatic_differentiation(name, i, j):
     kernel = KERNELS[name]
-    expected = by_autodiff(kernel, i, j)(S, T)
+    expected = by_autodiff(kernel, i, j)
     got = kernel.derivative(i, j, S, T)
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_derivatives_agree_with_finite_differences(name):
+    """Each order from the one before it, with respect to either argument."""
+    kernel, h = KERNELS[name], 1e-5
+    for i, j in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1)]:
+        if i < 2:
+            low, high = (kernel.derivative(i, j, S + d, T) for d in (-h, h))
+            by_s = kernel.derivative(i + 1, j, S, T)
+            np.testing.assert_allclose((high - low) / (2 * h), by_s, atol=1e-5 * np.abs(by_s).max())
+        if j < 2:
+            low, high = (kernel.derivative(i, j, S, T + d) for d in (-h, h))
+            by_t = kernel.derivative(i, j + 1, S, T)
+            np.testing.assert_allclose((high - low) / (2 * h), by_t, atol=1e-5 * np.abs(by_t).max())
 
 
 @pytest.mark.parametrize("i", range(3))
@@ -43,7 +98,7 @@ def test_derivatives_on_the_diagonal_are_limits(name, i, j):
     kernel = KERNELS[name]
     t, h = 0.6, 1e-7
     at = float(kernel.derivative(i, j, t, t))
-    near = np.asarray(kernel.derivative(i, j, t + np.array([-h, h]), t))
+    near = kernel.derivative(i, j, t + np.array([-h, h]), t)
     # all derivatives up to (2, 2) of these kernels are continuous; their slopes are below 1e5
     np.testing.assert_allclose(near, at, atol=1e5 * h)
 
@@ -68,16 +123,43 @@ def test_supplement_b_closed_forms():
 @pytest.mark.parametrize("i", range(3))
 @pytest.mark.parametrize("j", range(3))
 @pytest.mark.parametrize("name", SMOOTH | MATERN)
-def test_lengthscale_derivatives_agree_with_automatic_differentiation(name, i, j):
-    kernel = KERNELS[name]
+def test_lengthscale_derivatives_agree_with_finite_differences(name, i, j):
+    kernel, h = KERNELS[name], 1e-5
 
-    def at(log_lengthscale):
-        return kernel.with_lengthscale(jnp.exp(log_lengthscale)).derivative(i, j, S, T)
+    def at(x):
+        trial = kernel.with_lengthscale(kernel.lengthscale * np.exp(x))
+        return trial.derivative(i, j, S, T), *trial.lengthscale_derivatives(i, j, S, T)
 
-    x = jnp.log(kernel.lengthscale)
-    first, second = kernel.lengthscale_derivatives(i, j, S, T)
-    np.testing.assert_allclose(first, jax.jacfwd(at)(x), rtol=1e-9, atol=1e-8)
-    np.testing.assert_allclose(second, jax.jacfwd(jax.jacfwd(at))(x), rtol=1e-9, atol=1e-7)
+    (low, low_slope, _), (_, first, second), (high, high_slope, _) = (at(x) for x in (-h, 0.0, h))
+    size, bend = np.abs(first).max(), np.abs(second).max()
+    np.testing.assert_allclose((high - low) / (2 * h), first, atol=1e-6 * size)
+    np.testing.assert_allclose((high_slope - low_slope) / (2 * h), second, atol=1e-6 * bend)
+
+
+@pytest.mark.parametrize("name", SMOOTH | MATERN)
+def test_matrices_hold_the_derivatives_of_all_orders(name):
+    """Also for several length scales at a time, one after the other along a leading axis."""
+    kernel, orders = KERNELS[name], (0, 1, 2)
+    scales = np.array([0.2, 0.5])
+    several = kernel.with_lengthscale(scales[:, None, None])
+    for pinned in (False, True):
+        kernels_ = [several, *(kernel.with_lengthscale(scale) for scale in scales)]
+        if pinned:
+            kernels_ = [Pinned(k, ((0.0, 0), (1.0, 0))) for k in kernels_]
+        together, *alone = (k.matrix(orders, S, orders[:2], T) for k in kernels_)
+        assert together.shape == (2, 4, 3, 4, 2)
+        for a, b in zip(together, alone, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
+        for i in orders:
+            for j in orders[:2]:
+                entry = kernels_[1].derivative(i, j, S[:, None], T[None, :])
+                size = np.abs(alone[0]).max()
+                np.testing.assert_allclose(alone[0][:, i, :, j], entry, atol=1e-13 * size)
+    value, first, second = kernel.lengthscale_matrices(orders, S)
+    np.testing.assert_allclose(value, kernel.matrix(orders, S, orders, S), rtol=1e-13)
+    slopes = kernel.lengthscale_derivatives(2, 1, S[:, None], S[None, :])
+    np.testing.assert_allclose(first[:, 2, :, 1], slopes[0], rtol=1e-13)
+    np.testing.assert_allclose(second[:, 2, :, 1], slopes[1], rtol=1e-13)
 
 
 def test_erratum_2_sign_in_the_lengthscale_derivative():
@@ -107,8 +189,7 @@ def test_erratum_2_sign_in_the_lengthscale_derivative():
 def test_joint_covariance_of_derivatives_is_positive_semidefinite(name, seed):
     kernel = KERNELS[name]
     times = np.sort(np.random.default_rng(seed).uniform(0, 1, 5))
-    matrix = np.asarray(kernel.matrix((0, 1, 2), jnp.asarray(times), (0, 1, 2), jnp.asarray(times)))
-    matrix = matrix.reshape(15, 15)
+    matrix = kernel.matrix((0, 1, 2), times, (0, 1, 2), times).reshape(15, 15)
     np.testing.assert_allclose(matrix, matrix.T, rtol=1e-12, atol=1e-12 * np.abs(matrix).max())
     unit = np.sqrt(np.diag(matrix))
     assert np.linalg.eigvalsh(matrix / np.outer(unit, unit))[0] > -1e-12
@@ -130,18 +211,70 @@ def test_pinned_kernel_has_no_variance_at_the_conditions():
         assert abs(float(slope.derivative(1, 1, 0.0, 0.0))) < 1e-12, name
 
 
-def test_a_kernel_of_ones_own_is_one_small_class():
-    class RationalQuadratic(Kernel):
-        def __call__(self, s, t):
-            return 1.0 / (1.0 + (s - t) ** 2)
+class RationalQuadratic(Kernel):
+    def __init__(self, lengthscale=1.0):
+        self.lengthscale = lengthscale
 
+    def __call__(self, s, t):
+        return 1.0 / (1.0 + ((s - t) / self.lengthscale) ** 2)
+
+
+def mixed_derivative(x):
+    """d/ds d/dt of 1 / (1 + (s - t)^2)."""
+    return (2 - 6 * x**2) / (1 + x**2) ** 3
+
+
+def test_a_kernel_of_ones_own_is_one_small_class():
     kernel = RationalQuadratic()
     s, t = 0.3, 0.8
-    x = s - t
-    # d/ds d/dt of 1 / (1 + x^2)
-    expected = (2 - 6 * x**2) / (1 + x**2) ** 3
+    np.testing.assert_allclose(kernel.derivative(1, 1, s, t), mixed_derivative(s - t), rtol=1e-12)
+    assert kernel.matrix((0, 1), np.array([s, t]), (0, 1, 2), np.array([s])).shape == (2, 2, 1, 3)
+    # an attribute that has been replaced is noticed
+    kernel.lengthscale = 0.5
+    expected = 4 * mixed_derivative(2 * (s - t))
     np.testing.assert_allclose(kernel.derivative(1, 1, s, t), expected, rtol=1e-12)
-    assert kernel.matrix((0, 1), jnp.array([s, t]), (0, 1, 2), jnp.array([s])).shape == (2, 2, 1, 3)
+    assert pickle.loads(pickle.dumps(kernel)).lengthscale == 0.5
+
+
+def test_compiled_derivatives_go_with_their_kernel():
+    kernel = RationalQuadratic()
+    kernel.derivative(1, 0, 0.1, 0.2)
+    before = len(kernels._Automatic.known)
+    del kernel
+    gc.collect()
+    assert len(kernels._Automatic.known) == before - 1
+
+
+def test_a_kernel_of_ones_own_without_jax_gives_its_derivatives():
+    class Cosine(Kernel):
+        def derivative(self, i, j, s, t):
+            return (-1) ** j * np.cos(s - t + (i + j) * np.pi / 2)
+
+    pinned = Pinned(Cosine(), ((0.0, 0),))
+    np.testing.assert_allclose(Cosine()(0.3, 0.8), np.cos(0.5), rtol=1e-14)
+    # given c(0), what is left of cos(s - t) is sin(s) sin(t)
+    np.testing.assert_allclose(pinned.derivative(1, 0, 0.3, 0.8), np.cos(0.3) * np.sin(0.8))
+
+    class Half(Kernel):
+        def __call__(self, s, t):
+            return np.cos(s - t)
+
+    with pytest.raises(TypeError, match=r"Half must be written with jax.numpy .* define derivative"):
+        Half().derivative(1, 1, 0.1, 0.2)
+
+
+@pytest.mark.parametrize("library", [np, jnp])
+def test_a_stationary_kernel_of_ones_own_gives_its_profile(library):
+    """In double precision, whichever library it is written with."""
+
+    class Cosine(Stationary):
+        def radial(self, n, r):
+            return library.cos(r + n * np.pi / 2)
+
+    kernel = Cosine(0.4)
+    expected = -np.cos((S - T) / 0.4 + np.pi) / 0.4**2
+    np.testing.assert_allclose(kernel.derivative(1, 1, S, T), expected, rtol=1e-13)
+    assert isinstance(kernel.derivative(1, 1, S, T), np.ndarray)
 
 
 @pytest.mark.parametrize(

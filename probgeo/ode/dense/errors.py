@@ -147,17 +147,14 @@ class FoundBounds(ErrorModel):
 def _noise_within(bounds: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     """Eq. 10 (R, B, B) from bounds (R, n, B, B) and covariances (R, n, B, n, B)."""
     count = bounds.shape[1]
-    own, crossed = 0.0, 0.0  # U_m' Sigma_mm U_m, and |U_m' Sigma_mn U_n| for m != n
-    for m in range(count):
-        for n in range(count):
-            term = transposed(bounds[:, m]) @ sigma[:, m, :, n] @ bounds[:, n]
-            if m == n:
-                own = own + term
-            else:
-                crossed = crossed + np.abs(term)
-    printed = own + crossed
+    pairs = [(m, n) for m in range(count) for n in range(count)]
+    terms = {
+        (m, n): transposed(bounds[:, m]) @ sigma[:, m, :, n] @ bounds[:, n] for m, n in pairs
+    }  # U_m' Sigma_mn U_n
+    own = np.sum([terms[m, m] for m in range(count)], axis=0)
+    printed = np.sum([terms[m, n] if m == n else np.abs(terms[m, n]) for m, n in pairs], axis=0)
     printed = 0.5 * (printed + transposed(printed))
-    definite = np.zeros(len(printed), dtype=bool)
+    definite = np.zeros(len(printed), dtype=np.bool_)
     finite = np.isfinite(printed).all(axis=(-2, -1))
     definite[finite] = np.linalg.eigvalsh(printed[finite])[:, 0] >= 0.0
     return np.where(definite[:, None, None], printed, count * own)
@@ -178,7 +175,9 @@ class Linearised(ErrorModel):
         assert J is not None
         maps = np.repeat(h, len(values), axis=0)
         maps[:, :, :-1, :] = -np.swapaxes(J, 1, 2)
-        known = _side_by_side(evaluations) @ states.reshape(len(values), -1, 1)
+        known = _side_by_side(evaluations) @ states.reshape(
+            len(values), states.shape[1] * states.shape[2], 1
+        )
         return values - known[..., 0], maps
 
     def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
@@ -190,4 +189,5 @@ def _side_by_side(evaluations: Evaluations) -> np.ndarray:
     """Jacobians (df/dc, df/dc') as one matrix (R, D, n D) a row."""
     J = evaluations.jacobians
     assert J is not None
-    return np.swapaxes(J, 1, 2).reshape(len(J), J.shape[2], -1)
+    R, n, D, _ = J.shape
+    return np.swapaxes(J, 1, 2).reshape(R, D, n * D)

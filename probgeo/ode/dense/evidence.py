@@ -11,7 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from probgeo.ode.dense.algebra import cholesky, solve_lower, transposed
-from probgeo.ode.dense.gram import Observations, SplitCovariance, members_of, observed_covariance
+from probgeo.ode.dense.gram import (
+    Observations,
+    SplitCovariance,
+    members_of,
+    observed_covariance,
+    with_member_axis,
+)
 from probgeo.ode.dense.unit import Conditions
 from probgeo.ode.kernels import Stationary
 
@@ -117,9 +123,8 @@ def objective(
     N, B, m, _ = observations.maps.shape[1:]
     ends = len(conditions) * B
     times = np.concatenate([[t for t, _ in conditions], nodes])
-    shape = (-1, len(times), m, len(times), m)
     G, dG, ddG = (
-        joint_gram(K.reshape(shape), conditions, V.rows, observations.maps)
+        joint_gram(with_member_axis(K, 5), conditions, V.rows, observations.maps)
         for K in kernel.lengthscale_matrices(tuple(range(m)), times)
     )
     for i in range(N):

@@ -33,6 +33,11 @@ def members_of(array: np.ndarray, members: np.ndarray) -> np.ndarray:
     return array if len(array) == 1 else array[members]
 
 
+def with_member_axis(array: np.ndarray, ndim: int) -> np.ndarray:
+    """Covariances of a kernel with a leading axis, of size 1 if it is not B kernels in one."""
+    return array if array.ndim == ndim else array[None]
+
+
 class Observations(NamedTuple):
     """What the solver has learned about the curves: H c = value + noise at each node.
 
@@ -90,11 +95,11 @@ class Regression:
         """f (P, N, D) at the nodes, for states (P, N, m, D) (whose highest derivative is not
         used)."""
         seen = self.problem.evaluate(self.nodes, states[:, :, :-1])
-        return seen.values.reshape(*states.shape[:2], -1)
+        return seen.values.reshape(*states.shape[:2], states.shape[-1])
 
     def observe(self, model: ErrorModel, states: np.ndarray) -> Observations:
         """Observations made at given states (P, N, m, D), without noise but for the nugget."""
-        P, N = states.shape[:2]
+        P, N, _, D = states.shape
         lower = states[:, :, :-1]
         values, maps = model.observe(
             self.problem.evaluate(self.nodes, lower, jacobians=model.uses_jacobians)
@@ -102,7 +107,7 @@ class Regression:
         if len(maps) == 1:
             maps = np.broadcast_to(maps, (N, *maps.shape[1:]))
         noise = self._nugget_at(slice(None))[..., None, None] * self.V.rows
-        return Observations(values.reshape(P, N, -1), maps.reshape(-1, N, *maps.shape[1:]), noise)
+        return Observations(values.reshape(P, N, D), maps.reshape(-1, N, *maps.shape[1:]), noise)
 
     def sweep(self, model: ErrorModel, guess: np.ndarray | None) -> tuple[Observations, np.ndarray]:
         """Skilling's recursion (Sec. 3.2): estimate, evaluate, observe, and on to the next node.
@@ -113,10 +118,10 @@ class Regression:
         """
         P, N, m, D = self.prior_mean.shape
         V = self.V.rows
-        B = len(V)
+        B, E = len(V), D // len(V)
         G = 1 if model.shared and len(self.K) == 1 else P
         W, L = np.zeros((G, N * B, N * m * B)), np.zeros((G, N * B, N * B))
-        z = np.zeros((P, N * B, D // B))
+        z = np.zeros((P, N * B, E))
         seen = Observations(np.empty((P, N, D)), np.empty((G, N, B, m, B)), np.empty((G, N, B, B)))
         nugget = self._nugget_at(slice(None))
         for i in range(N):
@@ -139,7 +144,7 @@ class Regression:
             corner = cholesky(H @ sigma @ transposed(H) + noise)
             with_later = kron_rows(h @ V, self.K[:, i, :, i + 1 :])
             W[:, own, later] = solve_lower(corner, with_later - below @ W[:, before, later])
-            surprise = value.reshape(P, B, -1) - H @ state.reshape(P, m * B, -1)
+            surprise = value.reshape(P, B, E) - H @ state.reshape(P, m * B, E)
             z[:, own] = solve_lower(corner, surprise)
             L[:, own, before], L[:, own, own] = below, corner
             seen.values[:, i], seen.maps[:, i], seen.noise[:, i] = value, h, noise
@@ -156,19 +161,20 @@ class Regression:
 
     def surprise(self, observations: Observations) -> np.ndarray:
         """Observed values minus what the prior mean predicts for them: (P, N B, E)."""
-        _, N, B, m, _ = observations.maps.shape
-        P = len(self.prior_mean)
+        P, N, m, D = self.prior_mean.shape
+        B, E = len(self.V.rows), D // len(self.V.rows)
         maps = observations.maps.reshape(-1, N, B, m * B)
-        predicted = maps @ self.prior_mean.reshape(P, N, m * B, -1)
-        return (observations.values.reshape(P, N, B, -1) - predicted).reshape(P, N * B, -1)
+        predicted = maps @ self.prior_mean.reshape(P, N, m * B, E)
+        return (observations.values.reshape(P, N, B, E) - predicted).reshape(P, N * B, E)
 
     def weights(self, maps: np.ndarray, L: np.ndarray, surprise: np.ndarray) -> np.ndarray:
         """Representers (P, N, m, B, E): the mean is mu(t) + sum_im k^(., m)(t, t_i) weights_im
         (Eq. 14)."""
         _, N, B, m, _ = maps.shape
-        solved = solve_upper(L, solve_lower(L, surprise)).reshape(len(surprise), N, B, -1)
+        P, _, E = surprise.shape
+        solved = solve_upper(L, solve_lower(L, surprise)).reshape(P, N, B, E)
         weights = transposed((maps @ self.V.rows).reshape(-1, N, B, m * B)) @ solved
-        return weights.reshape(len(surprise), N, m, B, -1)
+        return weights.reshape(P, N, m, B, E)
 
     def states(self, observations: Observations, L: np.ndarray) -> np.ndarray:
         """Posterior mean (P, N, m, D) of the states."""
@@ -191,7 +197,10 @@ def kron(K: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 def kron_rows(maps: np.ndarray, K: np.ndarray) -> np.ndarray:
     """H (K (x) V) from maps H V (G, B, m, B) and K (G, m, N, m): (G, B, N m B)."""
-    G, B, m, _ = maps.shape
-    flat = K.reshape(len(K), m, -1)
-    total = sum(maps[:, :, k, None, :] * flat[:, None, k, :, None] for k in range(m))
-    return np.asarray(total).reshape(max(G, len(K)), B, -1)
+    B, m = maps.shape[1:3]
+    size = K.shape[2] * K.shape[3]
+    flat = K.reshape(len(K), m, size)
+    total = maps[:, :, 0, None, :] * flat[:, None, 0, :, None]
+    for k in range(1, m):
+        total += maps[:, :, k, None, :] * flat[:, None, k, :, None]
+    return total.reshape(len(total), B, size * B)

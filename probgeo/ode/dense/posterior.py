@@ -8,7 +8,7 @@ import numpy as np
 from probgeo.gaussian import covariance_factor
 from probgeo.ode.curve import Posterior, Source
 from probgeo.ode.dense.algebra import solve_lower, transposed
-from probgeo.ode.dense.gram import SplitCovariance, members_of
+from probgeo.ode.dense.gram import SplitCovariance, members_of, with_member_axis
 from probgeo.ode.dense.unit import mean_basis
 from probgeo.ode.kernels import Pinned, Stationary
 from probgeo.ragged import in_chunks
@@ -43,7 +43,7 @@ class DensePosterior(Posterior):
     Attributes
     ----------
     kernel : Pinned
-        On the unit interval; with length scales (P, 1, 1) if every member has its own.
+        On the unit interval; P kernels in one if every member has a length scale of its own.
     t0, duration : float
         The user's interval.
     unit_nodes (N,) : nodes on the unit interval
@@ -79,27 +79,19 @@ class DensePosterior(Posterior):
     @property
     def lengthscale(self) -> Any:
         """Length scale of the kernel: a number, or (P,) if every member has its own."""
-        kernel = self.kernel.kernel
+        own, kernel = self.kernel.lengthscales, self.kernel.kernel
         if not isinstance(kernel, Stationary):
             raise AttributeError(f"{type(kernel).__name__} has no length scale")
-        return np.reshape(kernel.lengthscale, -1) if self._own_kernels else kernel.lengthscale
-
-    @property
-    def _own_kernels(self) -> bool:
-        return np.ndim(getattr(self.kernel.kernel, "lengthscale", 0.0)) > 0
+        return kernel.lengthscale if own is None else own
 
     def nodes(self, member: int) -> np.ndarray:
         return self.t0 + self.duration * self.unit_nodes
 
     def take(self, members: np.ndarray) -> "DensePosterior":
-        kernel = self.kernel
-        if self._own_kernels:
-            scales = self.lengthscale[members][:, None, None]
-            kernel = replace(kernel, kernel=kernel.kernel.with_lengthscale(scales))
-        moves = self.sensitivity
+        own, moves = self.kernel.lengthscales, self.sensitivity
         return replace(
             self,
-            kernel=kernel,
+            kernel=self.kernel if own is None else self.kernel.with_lengthscales(own[members]),
             values=self.values[members],
             scale2=self.scale2[members],
             L=members_of(self.L, members),
@@ -143,7 +135,7 @@ class DensePosterior(Posterior):
         tau = self._unit(t)
         P, N, m, D, R = self.sensitivity.weights.shape
         basis = mean_basis(self.kernel.conditions, derivative, tau)
-        moved = basis @ self.sensitivity.lines.reshape(P, -1, D * R)
+        moved = basis @ self.sensitivity.lines.reshape(P, basis.shape[-1], D * R)
         moved += self._to_nodes(tau, derivative) @ self.sensitivity.weights.reshape(P, N * m, D * R)
         return moved.reshape(P, len(t), D, R) / self.duration**derivative
 
@@ -175,12 +167,12 @@ class DensePosterior(Posterior):
         (T,), for unit scale and by unit time."""
         tau = self._unit(t)
         T, M, B = len(t), len(orders), len(self.V.rows)
-        prior = self.kernel.matrix(orders, tau, orders, tau).reshape(-1, T, M, T, M)
+        prior = with_member_axis(self.kernel.matrix(orders, tau, orders, tau), 5)
         prior = np.transpose(prior, (0, 2, 1, 4, 3))[:, :, :, None, :, :, None]
         prior = prior * self.V.rows[:, None, None, :]
         explained = np.stack([self._explained(tau, d) for d in orders], axis=2)
         explained = explained.reshape(*explained.shape[:2], M * T * B)
-        cov = prior.reshape(-1, M * T * B, M * T * B) - transposed(explained) @ explained
+        cov = prior.reshape(len(prior), M * T * B, M * T * B) - transposed(explained) @ explained
         # derivatives differ by orders of magnitude: factorise correlations, not covariances
         std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
         unit = np.where(std > 0, std, 1.0)
@@ -198,7 +190,9 @@ class DensePosterior(Posterior):
             return prior - np.sum(part._explained(tau, derivative) ** 2, axis=1)
 
         blocks = self._for_all(one_chunk, len(t))
-        variance = (blocks[..., :, None] * np.diag(self.V.columns)).reshape(*blocks.shape[:2], -1)
+        variance = (blocks[..., :, None] * np.diag(self.V.columns)).reshape(
+            len(blocks), len(t), self.dimension
+        )
         return self.scale2[:, None, None] * variance / self.duration ** (2 * derivative)
 
     def _numerical_cov(
@@ -214,7 +208,8 @@ class DensePosterior(Posterior):
             right = part._explained(second, derivative[1])
             G, n, _, B = left.shape
             if every_pair:  # all products at once, then those that were asked for
-                known = transposed(left.reshape(G, n, -1)) @ right.reshape(G, n, -1)
+                flat = (x.reshape(G, n, x.shape[2] * B) for x in (left, right))
+                known = transposed(next(flat)) @ next(flat)
                 known = known.reshape(G, len(first), B, len(second), B)[:, i, :, j].swapaxes(0, 1)
             else:
                 known = np.einsum("gnta,gntb->gtab", left[:, :, i], right[:, :, j])
@@ -225,11 +220,11 @@ class DensePosterior(Posterior):
         D = self.dimension
         blocks = blocks[..., :, None, :, None] * self.V.columns[:, None, :]
         units = self.duration ** sum(derivative)
-        return self.scale2[:, None, None, None] * blocks.reshape(-1, len(t), D, D) / units
+        return self.scale2[:, None, None, None] * blocks.reshape(len(blocks), len(t), D, D) / units
 
     def _for_all(self, work: Any, times: int) -> np.ndarray:
         """Results of `work(members)` for all members, or once if nothing differs among them."""
-        if len(self.L) == 1 and not self._own_kernels:
+        if len(self.L) == 1 and self.kernel.lengthscales is None:
             return work(np.arange(min(1, self.count)))
         return np.concatenate(in_chunks(work, self.count, most=self._most(times)))
 
@@ -244,23 +239,25 @@ class DensePosterior(Posterior):
     def _prior(self, derivative: tuple[int, int], s: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Prior covariance (G, T) without V, pair by pair."""
         values = self.kernel.derivative(*derivative, s[:, None], t[:, None])
-        return np.reshape(values, (-1, len(t)))
+        return with_member_axis(values, 3)[..., 0]
 
     def _to_nodes(self, tau: np.ndarray, derivative: int) -> np.ndarray:
         """Prior covariance (G, T, N m), without V, of curves at tau with states at the nodes."""
         N, m = self.weights.shape[1:3]
         cross = self.kernel.matrix((derivative,), tau, tuple(range(m)), self.unit_nodes)
-        return cross.reshape(-1, len(tau), N * m)
+        cross = with_member_axis(cross, 5)
+        return cross.reshape(len(cross), len(tau), N * m)
 
     def _explained(self, tau: np.ndarray, derivative: int) -> np.ndarray:
         """L^-1 cov(observations, curve at tau): (G, N B, T, B)."""
         _, N, B, m, _ = self.maps.shape
-        to_nodes = self._to_nodes(tau, derivative).reshape(-1, len(tau), N, m)
-        cross = np.swapaxes(self.maps @ self.V.rows, 2, 3).reshape(-1, N, m, B * B)
-        cross = np.swapaxes(to_nodes, 1, 2) @ cross  # g i t (a d)
-        cross = cross.reshape(-1, N, len(tau), B, B).swapaxes(2, 3)
-        columns = cross.reshape(-1, N * B, len(tau) * B)
-        return solve_lower(self.L, columns).reshape(-1, N * B, len(tau), B)
+        T = len(tau)
+        to_nodes = self._to_nodes(tau, derivative)
+        to_nodes = np.swapaxes(to_nodes.reshape(len(to_nodes), T, N, m), 1, 2)
+        cross = to_nodes @ np.swapaxes(self.maps @ self.V.rows, 2, 3).reshape(-1, N, m, B * B)
+        cross = np.swapaxes(cross.reshape(len(cross), N, T, B, B), 2, 3)  # g i a t d
+        solved = solve_lower(self.L, cross.reshape(len(cross), N * B, T * B))
+        return solved.reshape(len(solved), N * B, T, B)
 
 
 def joined(parts: list[DensePosterior], shared: bool) -> DensePosterior:
@@ -273,9 +270,8 @@ def joined(parts: list[DensePosterior], shared: bool) -> DensePosterior:
         return np.concatenate([getattr(part, name) for part in parts])
 
     kernel, moves = first.kernel, None
-    if first._own_kernels:
-        scales = np.concatenate([part.kernel.kernel.lengthscale for part in parts])
-        kernel = replace(kernel, kernel=first.kernel.kernel.with_lengthscale(scales))
+    if kernel.lengthscales is not None:
+        kernel = kernel.with_lengthscales(np.concatenate([part.lengthscale for part in parts]))
     if first.sensitivity is not None:
         lines, weights = (
             np.concatenate([getattr(part.sensitivity, name) for part in parts])

@@ -9,7 +9,13 @@ import numpy as np
 from probgeo.ode.curve import NOT_FINITE, OK, UNFAITHFUL
 from probgeo.ode.dense.errors import ErrorModel, FoundBounds, Linearised
 from probgeo.ode.dense.evidence import best_lengthscales, evidence
-from probgeo.ode.dense.gram import Observations, Regression, SplitCovariance, members_of
+from probgeo.ode.dense.gram import (
+    Observations,
+    Regression,
+    SplitCovariance,
+    members_of,
+    with_member_axis,
+)
 from probgeo.ode.dense.posterior import DensePosterior, Sensitivity
 from probgeo.ode.dense.sweeps import Refined, damped_sweeps
 from probgeo.ode.dense.unit import UnitProblem, mean_basis
@@ -104,7 +110,7 @@ def _regression(
     prior_mean = (basis.reshape(N * m, -1) @ problem.values).reshape(-1, N, m, problem.dimension)
     pinned = Pinned(kernel, problem.conditions)
     V = SplitCovariance.of(settings.shape, model.kronecker)
-    K = pinned.matrix(orders, nodes, orders, nodes).reshape(-1, N, m, N, m)
+    K = with_member_axis(pinned.matrix(orders, nodes, orders, nodes), 5)
     return Regression(problem, nodes, K, V, prior_mean, settings.nugget), pinned
 
 
