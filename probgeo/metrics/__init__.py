@@ -9,6 +9,7 @@ from probgeo.metrics.diagonal import Diagonal
 from probgeo.metrics.equation import acceleration, christoffel, printed_acceleration
 from probgeo.metrics.flat import Flat
 from probgeo.metrics.function import FunctionMetric
+from probgeo.metrics.learners import LargeMargin, Learner, LocalPCA, Mixture
 from probgeo.metrics.lmnn import LMNNFit, lmnn_diagonal
 from probgeo.metrics.local import LocalMetrics
 from probgeo.metrics.local_covariance import LocalCovariance
@@ -25,10 +26,14 @@ __all__ = [
     "FunctionMetric",
     "HalfPlane",
     "LMNNFit",
+    "LargeMargin",
+    "Learner",
     "LocalCovariance",
     "LocalMetrics",
+    "LocalPCA",
     "Metric",
     "MetricReport",
+    "Mixture",
     "PoincareBall",
     "Pullback",
     "Sphere",

@@ -26,6 +26,9 @@ from probgeo.metrics.terms import EnergyTerms
 if TYPE_CHECKING:
     from probgeo.metrics.function import MetricFunction
 
+# attributes that hold what was worked out from the others: compiled functions, rearranged tensors
+CACHED = ("_by_function", "_decoders", "_factors", "_few", "_full", "_landmarks")
+
 
 class Metric(ABC):
     """A smoothly varying inner product: at every point x (D,) a positive definite M(x) (D, D).
@@ -54,6 +57,10 @@ class Metric(ABC):
 
     def __repr__(self) -> str:
         return described(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and files get: not what can be worked out again."""
+        return {name: part for name, part in vars(self).items() if name not in CACHED}
 
     @property
     def dimension(self) -> int | None:

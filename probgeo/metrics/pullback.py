@@ -69,7 +69,7 @@ class Pullback(Metric):
             return parts[0] if len(parts) == 1 else xp.concatenate(parts)
         points = np.asarray(x, dtype=np.float64)
         rows = points.reshape(-1, points.shape[-1])
-        parts = [f.values(rows).reshape(len(rows), -1) for f in self._decoders(rows)]
+        parts = [f.values(rows).reshape(len(rows), -1) for f in self._functions(rows)]
         return np.concatenate(parts, axis=1).reshape(*points.shape[:-1], -1)
 
     def __call__(self, x: Any) -> Any:
@@ -85,15 +85,15 @@ class Pullback(Metric):
         return self.tensors_at(points.reshape(-1, D)).reshape(*points.shape, D)
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        tensors = [f.tensors(x, "decoder") for f in self._decoders(x)]
+        tensors = [f.tensors(x, "decoder") for f in self._functions(x)]
         return np.sum(tensors, axis=0) + self.regularisation * np.eye(x.shape[1])
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        energies = [f.energies(x, v, "decoder") for f in self._decoders(x)]
+        energies = [f.energies(x, v, "decoder") for f in self._functions(x)]
         return np.sum(energies, axis=0) + 0.5 * self.regularisation * np.sum(v**2, axis=1)
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        parts = [f.energy_terms(x, v, second, "decoder") for f in self._decoders(x)]
+        parts = [f.energy_terms(x, v, second, "decoder") for f in self._functions(x)]
         terms = EnergyTerms(*(np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True)))
         added = self.regularisation
         return terms._replace(
@@ -107,18 +107,18 @@ class Pullback(Metric):
 
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         a, M = self._accelerations(x, v)
-        jacobians = [f.force_jacobians(x, v, a, "decoder") for f in self._decoders(x)]
+        jacobians = [f.force_jacobians(x, v, a, "decoder") for f in self._functions(x)]
         return solve_jacobians(M, np.sum(jacobians, axis=0))
 
     def _accelerations(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parts = [f.forces(x, v, "decoder") for f in self._decoders(x)]
+        parts = [f.forces(x, v, "decoder") for f in self._functions(x)]
         force, M = (np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True))
         M = M + self.regularisation * np.eye(x.shape[1])
         return solve_rows(M, force[:, :, None])[:, :, 0], M
 
-    def _decoders(self, x: np.ndarray) -> list[RowFunction]:
+    def _functions(self, x: np.ndarray) -> list[RowFunction]:
         D = x.shape[1]
-        found = vars(self).setdefault("_rows", {})
+        found = vars(self).setdefault("_decoders", {})
         if D not in found:
             made = [as_row_function(self.decoder, D, "decoder")]
             if self.std is not None:

@@ -1,67 +1,65 @@
 """The geodesic equation: the right one, and the one that Eq. 2 prints."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.integrate import solve_bvp
 
 from probgeo import metrics
-from tests.geometry.reference import Wavy, largest_intermediate, random_state
+from tests.metrics.reference import Wavy, assert_near, differences, random_rows
 
-SEEDS = st.integers(0, 10**6)
 ROUND_OFF = 1e-10  # eps times the largest condition number of a Wavy metric, and some room
 
 dimensions = pytest.mark.parametrize("dimension", [2, 3])
 
 
-@eqx.filter_jit
+def random_state(seed, dimension, count=30):
+    """A random metric, points and velocities (n, D)."""
+    rng = np.random.default_rng(seed)
+    return Wavy(rng, dimension), *random_rows(rng, dimension, count)
+
+
 def both_forms(metric, x, v):
     return metrics.acceleration(metric, x, v), metrics.printed_acceleration(metric, x, v)
 
 
-@eqx.filter_jit
-def by_christoffel(metric, x, v):
-    return -jnp.einsum("kij,i,j->k", metrics.christoffel(metric, x), v, v)
+@dimensions
+def test_acceleration_agrees_with_christoffel_symbols(dimension):
+    metric, x, v = random_state(0, dimension)
+    symbols = np.stack([metrics.christoffel(metric, point) for point in x])
+    expected = -np.einsum("nkij,ni,nj->nk", symbols, v, v)
+    assert_near(both_forms(metric, x, v)[0], expected, ROUND_OFF)
 
 
-@eqx.filter_jit
-def power(metric, x, v, acceleration):
-    """d/dt of c' M(c) c'."""
-    return jax.jvp(metric.energy, (x, v), (v, acceleration))[1]
+def test_christoffel_symbols_are_those_of_differences():
+    metric, x, _ = random_state(1, 3, count=1)
+    slopes = differences(metric.tensors_at, x)[0]  # [i, j, k] = d M_ij / d x_k
+    lowered = 0.5 * (slopes.transpose(0, 2, 1) + slopes - slopes.transpose(2, 1, 0))
+    expected = np.linalg.solve(metric.tensors_at(x)[0], lowered.reshape(3, 9)).reshape(3, 3, 3)
+    # Gamma is symmetric in its last two indices: swap what the transposes left
+    assert_near(metrics.christoffel(metric, x[0]), 0.5 * (expected + expected.swapaxes(1, 2)), 1e-6)
 
 
 @dimensions
-@given(seed=SEEDS)
-def test_acceleration_agrees_with_christoffel_symbols(dimension, seed):
-    metric, x, v = random_state(seed, dimension)
-    expected = by_christoffel(metric, x, v)
-    scale = 1.0 + np.abs(expected).max()
-    np.testing.assert_allclose(both_forms(metric, x, v)[0], expected, atol=ROUND_OFF * scale)
-
-
-@dimensions
-@given(seed=SEEDS)
-def test_erratum_1_both_forms_conserve_speed(dimension, seed):
+def test_erratum_1_both_forms_conserve_speed(dimension):
     """So this test, however natural, does not find the mistake."""
-    metric, x, v = random_state(seed, dimension)
+    metric, x, v = random_state(2, dimension)
+    terms = metric.energy_terms(x, v)
     for acceleration in both_forms(metric, x, v):
-        scale = 1.0 + metric.energy(x, v) * np.abs(acceleration).max()
-        assert abs(power(metric, x, v, acceleration)) <= ROUND_OFF * scale
+        power = np.sum(terms.by_x * v + terms.by_v * acceleration, axis=1)  # d/dt of L
+        scale = 1.0 + terms.energy * np.abs(acceleration).max(axis=1)
+        assert np.all(np.abs(power) <= ROUND_OFF * scale)
 
 
 def test_erratum_1_the_printed_form_is_off_by_order_one():
-    right, printed = zip(*(both_forms(*random_state(seed, 3)) for seed in range(50)), strict=True)
-    off = np.linalg.norm(np.subtract(right, printed), axis=1) / np.linalg.norm(right, axis=1)
+    right, printed = both_forms(*random_state(3, 3, count=50))
+    off = np.linalg.norm(right - printed, axis=1) / np.linalg.norm(right, axis=1)
     assert np.median(off) > 0.5
 
 
-@given(seed=SEEDS)
-def test_erratum_1_both_forms_agree_in_one_dimension(seed):
-    right, printed = both_forms(*random_state(seed, 1))
+def test_erratum_1_both_forms_agree_in_one_dimension():
+    right, printed = both_forms(*random_state(4, 1))
     np.testing.assert_allclose(right, printed, rtol=ROUND_OFF, atol=ROUND_OFF)
 
 
@@ -75,7 +73,7 @@ def test_erratum_1_the_printed_form_gives_curves_longer_than_the_straight_line()
         return bend if form == "printed" else 2.0 * v[1] / y * v - bend
 
     x, v = np.array([0.3, 0.8]), np.array([1.0, -0.7])
-    forms = both_forms(half_plane, jnp.asarray(x), jnp.asarray(v))
+    forms = both_forms(half_plane, x, v)
     for form, value in zip(
         ("right", "printed"), forms, strict=True
     ):  # the formulas above are the two forms
@@ -102,51 +100,27 @@ def test_erratum_1_the_printed_form_gives_curves_longer_than_the_straight_line()
 
 
 def test_acceleration_takes_batches_and_vanishes_at_rest():
-    metric, x, v = random_state(0, 2)
-    several = metrics.acceleration(metric, x, jnp.stack([v, 2.0 * v, 0.0 * v]))
-    one = both_forms(metric, x, v)[0]
+    metric, x, v = random_state(0, 2, count=1)
+    several = metrics.acceleration(metric, x[0], np.stack([v[0], 2.0 * v[0], 0.0 * v[0]]))
+    one = both_forms(metric, x[0], v[0])[0]
     np.testing.assert_allclose(several[0], one, rtol=1e-10)
     np.testing.assert_allclose(several[1], 4.0 * one, rtol=1e-10)
     np.testing.assert_array_equal(several[2], 0.0)
 
 
-def test_no_tensor_of_all_metric_derivatives_is_formed():
-    D, K = 30, 5
-    rng = np.random.default_rng(0)
-    x, v = jnp.asarray(rng.normal(size=(2, D)))
-    root = jnp.asarray(rng.normal(size=(D, D)))
-
-    def generic(y):
-        return jnp.eye(D) + jnp.outer(jnp.sin(root @ y), jnp.sin(root @ y))
-
-    diagonals = np.exp(rng.normal(size=(K, D)))
-    full = metrics.LocalMetrics(rng.normal(size=(K, D)), np.stack([np.diag(d) for d in diagonals]))
-    diagonal = metrics.LocalMetrics(full.centers, diagonals)
-    assert largest_intermediate(lambda y: metrics.christoffel(generic, y), x) >= D**3
-    for metric, most in [(generic, D**2), (full, K * D**2), (diagonal, K * D)]:
-        size = largest_intermediate(lambda y, u, m=metric: metrics.acceleration(m, y, u), x, v)
-        assert size <= most, metric
+def test_inside_of_jax_they_are_the_same():
+    metric, x, v = random_state(0, 2, count=1)
+    # arrays of its own: JAX mixes up those that it has seen in double and in single precision
+    copy, _, _ = random_state(0, 2)
+    for function in (metrics.acceleration, metrics.printed_acceleration):
+        inside = jax.jit(lambda y, u, f=function: f(copy, y, u))(x[0], v[0])
+        assert_near(inside, function(metric, x[0], v[0]), 1e-4)  # JAX may be in single precision
+    inside = jax.jit(lambda y: metrics.christoffel(copy, y))(x[0])
+    assert_near(inside, metrics.christoffel(metric, x[0]), 1e-4)
 
 
 def test_as_metric_keeps_metrics_and_wraps_functions():
     metric = metrics.Sphere(2)
     assert metrics.as_metric(metric, 2) is metric
     wrapped = metrics.as_metric(lambda x: jnp.diag(jnp.exp(x)), dimension=3)
-    np.testing.assert_allclose(wrapped(jnp.zeros(3)), np.eye(3))
-
-
-def test_one_compilation_serves_all_metrics_of_a_kind():
-    traces = []
-
-    @eqx.filter_jit
-    def run(metric, x, v):
-        traces.append(1)
-        return metric.acceleration(x, v)
-
-    rng = np.random.default_rng(0)
-    for _ in range(3):
-        run(Wavy.random(rng, 2), jnp.ones(2), jnp.ones(2))
-    local = metrics.LocalMetrics(np.eye(2), np.ones((2, 2)))
-    for rho in (0.0, 0.5, 2.0):
-        run(local.with_rho(rho), jnp.ones(2), jnp.ones(2))
-    assert len(traces) == 2
+    np.testing.assert_allclose(wrapped(np.zeros(3)), np.eye(3))

@@ -1,5 +1,7 @@
 """Metrics given by functions and classes of the user, in JAX, NumPy and torch."""
 
+import pickle
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +23,14 @@ ROWS = random_rows(np.random.default_rng(0), 2, count=10)
 
 def bowl(x):
     return (1.0 + x @ x) * jnp.eye(2) + jnp.outer(x, x)
+
+
+def bowl_factor(x):
+    return 1.0 + x @ x
+
+
+def embedding(x):
+    return jnp.stack([x[0], x[1], x[0] * x[1]])
 
 
 def bowl_of_rows(x):
@@ -131,7 +141,7 @@ def test_composing_a_metric_in_jax():
         metrics.HalfPlane(),
         metrics.Flat([[2.0, 0.0], [0.0, 1.0]]),
         metrics.Conformal(lambda x: 1.0 + x @ x, metrics.Sphere()),
-        metrics.Pullback(lambda x: jnp.stack([x[0], x[1], x[0] * x[1]])),
+        metrics.Pullback(embedding),
         metrics.as_metric(bowl),
     ],
     ids=lambda metric: type(metric).__name__,
@@ -147,3 +157,21 @@ def test_methods_for_users_agree_inside_and_outside_of_jax(metric):
         np.testing.assert_allclose(many[0], method(x, v), rtol=1e-10, err_msg=name)
     batch = np.stack([x, x + 0.1])
     assert metric(batch).shape == jax.jit(metric)(batch[0])[None].repeat(2, 0).shape
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.LocalMetrics(np.eye(2), np.ones((2, 2))),
+        metrics.Conformal(bowl_factor, metrics.LocalCovariance(np.eye(2), sigma=1.0)),
+        metrics.Pullback(embedding),
+        metrics.as_metric(bowl),
+    ],
+    ids=lambda metric: type(metric).__name__,
+)
+def test_metrics_that_were_used_can_be_pickled(metric):
+    expected = metric.energies(*ROWS)
+    metric.landmarks()
+    again = pickle.loads(pickle.dumps(metric))
+    np.testing.assert_array_equal(again.energies(*ROWS), expected)
+    assert repr(again) == repr(metric)

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 from probgeo import ConvergenceWarning, metrics
-from probgeo.geometry.metrics import clusters, lmnn
+from probgeo.metrics import clusters, lmnn
 
 
 def problem(seed, size=24, dimension=3):
