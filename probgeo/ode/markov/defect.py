@@ -7,11 +7,11 @@ e = p - y that obeys, to first order,
 
 with the Jacobians J_m of f along p. The same equation without d carries uncertain initial values,
 and with df/dargs instead of d parameters of f. It is solved by collocation at Radau's points of
-every step: d oscillates along a step (p is exact to one order more at its ends than inside), so that
-it takes eight of them to integrate it; and what is stiff is damped.
+every step: d oscillates along a step (p is exact to one order more at its ends than inside), so
+that it takes eight of them to integrate it; and what is stiff is damped.
 
-What one knows of the error is its size, not its sign. The same equation with defects whose signs are
-drawn at random, step by step, gives errors that grow as e does but vanish elsewhere: their mean
+What one knows of the error is its size, not its sign. The same equation with defects whose signs
+are drawn at random, step by step, gives errors that grow as e does but vanish elsewhere: their mean
 square is the variance of the numerical error, times one factor that fits it to e.
 """
 
@@ -27,11 +27,12 @@ from probgeo.ode.problem import Problem
 from probgeo.ragged import members_of
 
 POINTS = 8
-ITERATIONS = 15  # of the collocation equations on a step, before they are solved by elimination
+ITERATIONS = 40  # of the collocation equations on a step, before they are solved by elimination
+ROUGH, FINE = 1e-3, 1e-11  # how far: for errors, and for derivatives by data and parameters
 # Draws of the signs. Coverage is .956 with 8, 16 and 64 (15 kinds of problems, four tolerances).
 DRAWS = 8
-# Of the error inside a step that is taken off, this share stays. Measured: .01 where the tolerance is
-# 1e-5 and less, up to .05 at 1e-2, where the linearised equation is off by that much.
+# Of the error inside a step that is taken off, this share stays. Measured: .01 where the tolerance
+# is 1e-5 and less, up to .05 at 1e-2, where the linearised equation is off by that much.
 INSIDE = 0.03
 
 
@@ -107,14 +108,14 @@ def estimate_errors(
         start,
         rule.integrals,
         0 if stiff else ITERATIONS,
+        ROUGH if start.shape[2] == 1 + DRAWS else FINE,
         solution,
     )
     columns = polynomials(elements, start[:, :D], solution[:, :, :D])
     pieces, inside = without_bumps(steps.pieces, columns[..., 0])
     std = standard_deviations(steps.offsets, solution[:, -1, :D], inside)
-    spread = columns[..., 1 + DRAWS :]
-    spread = np.ascontiguousarray(spread) if spread.shape[3] else None
-    return Estimate(pieces, std, spread, defect, rates)
+    data = np.ascontiguousarray(columns[..., 1 + DRAWS :])
+    return Estimate(pieces, std, data if data.shape[3] else None, defect, rates)
 
 
 def _starts(problem: Problem, members: np.ndarray, parameters: int) -> np.ndarray:
@@ -140,7 +141,7 @@ def random_signs(elements: np.ndarray) -> np.ndarray:
 
 
 def polynomials(elements: np.ndarray, start: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Polynomials (E, S + 1, D, C) through columns (E, S, D, C) and where members start (B, D, C)."""
+    """Polynomials (E, S + 1, D, C) through columns (E, S, D, C) and their starts (B, D, C)."""
     before = np.empty((len(columns), *columns.shape[2:]))
     before[1:] = columns[:-1, -1]
     first = np.diff(elements) > 0
@@ -176,8 +177,8 @@ def without_bumps(pieces: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np
 def standard_deviations(offsets: np.ndarray, errors: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Standard deviations (rows, D) of the error at the nodes.
 
-    s^2 times the mean square of errors with random signs, where s^2 is the mean of the squared error
-    over it, over nodes and dimensions; and what a step has inside beyond that, half at either end.
+    s^2 times the mean square of errors with random signs, where s^2 fits them to the squared error;
+    and what a step has inside beyond that, half at either end.
 
     errors (E, D, 1 + DRAWS or more) at the ends of the steps, inside (E, D) its mean square.
     """

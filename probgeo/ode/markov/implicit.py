@@ -1,8 +1,8 @@
 """Implicit steps for stiff problems: Radau IIA, five stages, order nine, L-stable.
 
 The stages y0 + Z obey Z = h A F(y0 + Z) at Radau's points (collocation; Hairer & Wanner, Solving
-Ordinary Differential Equations II, section IV.8), and are found by Newton's method with the Jacobian
-at the start of the step.
+Ordinary Differential Equations II, section IV.8), and are found by Newton's method with the
+Jacobian at the start of the step.
 """
 
 from functools import cache
@@ -155,7 +155,7 @@ class ImplicitWalk(Walk):
     def pieces(
         self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
     ) -> np.ndarray:
-        """The collocation polynomials (elements, S + 1, D); of second order, the integrals of y'."""
+        """Collocation polynomials (elements, S + 1, D); of second order, integrals of y'."""
         (curve,) = record
         D = self.dimension
         pieces = np.matmul(radau(STAGES).to_pieces, curve)

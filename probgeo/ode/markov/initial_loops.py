@@ -7,6 +7,8 @@ import numpy as np
 
 from probgeo._loops import loop
 
+# Bounds of the factor that fits error bars, over the mean: with .6, .8 and 1.0 below, coverage over
+# 16 kinds of problems and six tolerances is .95, .97 and .98, and least with few steps.
 LOW, HIGH = 0.8, 1.5
 
 
@@ -106,14 +108,16 @@ def error_equation(
     start: np.ndarray,
     collocation: np.ndarray,
     iterations: int,
+    tolerance: float,
     solution: np.ndarray,
 ) -> None:
     """Solve x^(q) = sum_m J_m x^(m) + F along the steps of every member, C columns at once.
 
     The first columns are forced by the defect times a sign of each step, the last P by `forcing`.
     On a step the values at S Radau points c_1..c_S = 1 obey X = x0 + h A slope(X), A the
-    `collocation` matrix. They are found by iterating this map, which contracts where |h J| is below
-    six or so; where `iterations` of it do not suffice (stiff steps), by elimination.
+    `collocation` matrix. They are found by iterating this map until it changes less than a share
+    `tolerance`, which contracts where |h J| is below six or so; where `iterations` of it do not
+    suffice (stiff steps), by elimination.
 
     offsets (B + 1,) of the steps, h (E,), jacobians (E, S, q, D, D), defect (E, S, D),
     signs (E, C_1), forcing (E, S, D, P), start (B, n, C) at t0, solution (E, S, n, C) written to.
@@ -163,7 +167,7 @@ def error_equation(
                             change = max(change, abs(new[i, c] - X[s, i, c]))
                             largest = max(largest, abs(new[i, c]))
                             X[s, i, c] = new[i, c]
-                if not change > 1e-3 * largest:
+                if not change > tolerance * largest:
                     done = True
                     break
             if not done:
@@ -199,8 +203,8 @@ def error_scales(offsets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     """Factors s^2 (B,) by which the variance of drawn errors fits the estimated one.
 
     ratio (E, D) = estimated squared error over drawn variance, at the ends of the steps. The factor
-    is such that two standard deviations hold .954 of it, as they do of a Gaussian, but between half
-    and twice the mean: errors are less random than Gaussians, so that few are far from the mean.
+    is such that two standard deviations hold .954 of it, as they do of a Gaussian, but not far from
+    the mean: where errors grow steadily, all are alike, and one standard deviation.
     """
     members = offsets.shape[0] - 1
     factors = np.zeros(members)
