@@ -22,11 +22,12 @@ from probgeo.geometry.guess import guessed
 from probgeo.geometry.packing import Ends, packed
 from probgeo.geometry.refine import Accuracy
 from probgeo.geometry.search import EFFORTS
+from probgeo.geometry.shooting import carry, shoot
 from probgeo.geometry.shortest import Shortest, joined, shortest
 from probgeo.geometry.starts import Landmarks
 from probgeo.metrics import Metric, MetricReport, as_metric, check_metric
 from probgeo.metrics.inputs import as_points
-from probgeo.ode.curve import ConvergenceWarning, Source, warn
+from probgeo.ode.curve import ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver
 from probgeo.ragged import in_chunks
@@ -153,6 +154,55 @@ class Manifold:
         check_method(method, source)
         return self.geodesic(a, b, **options).log(method, source=source, seed=seed, n=n)
 
+    def exp(
+        self, a: Any, v: Any, *, source: Source = "total", progress: bool | None = None
+    ) -> Gaussian:
+        """Where the geodesic from a with velocity v is after unit time.
+
+        Examples
+        --------
+        >>> from probgeo import metrics
+        >>> manifold = Manifold(metrics.HalfPlane())
+        >>> manifold.exp([0.0, 1.0], [0.0, 1.0]).mean.round(4).tolist()  # straight up, to e
+        [0.0, 2.7183]
+        """
+        curve = self.shoot(a, v, progress=progress)
+        return Gaussian.unchecked(curve.mean(1.0), curve.cov(1.0, 1.0, source=source))
+
+    def shoot(self, a: Any, v: Any, *, progress: bool | None = None) -> Curve:
+        """The geodesic from a with velocity v, on [0, 1]."""
+        starts = {"a": as_gaussian("a", a), "v": as_gaussian("v", v)}
+        shape, means, covs = as_rows(self.metric, starts)
+        where_definite(self.metric, {"a": means[0]})
+        first, slope = zip(means, covs, strict=True)
+        curve = shoot(self.metric, first, slope, self._initial_solver, progress)
+        curve = curve.reshaped(shape[:-1])
+        warn(curve, "exponential maps")
+        return curve
+
+    def transport(self, curve: Curve, v: Any, *, source: Source = "total") -> Gaussian:
+        """v at the beginning of a curve, carried parallel to itself to the end of it.
+
+        The curve is taken at its mean: what is uncertain is v, and the transport itself.
+        """
+        if not isinstance(curve, Curve):
+            raise TypeError(f"curve must be a Curve, got {type(curve).__name__}")
+        vector = as_gaussian("v", v)
+        bundle = (*curve.batch_shape, curve.dimension)
+        check_dimensions(self.metric, {"curve": bundle, "v": vector.mean.shape})
+        along = np.arange(curve.posterior.count).reshape(*curve.batch_shape, 1)
+        shape = np.broadcast_shapes(bundle, vector.mean.shape)
+        _, (mean,), (cov,) = as_rows(
+            self.metric,
+            {"v": Gaussian.unchecked(np.broadcast_to(vector.mean, shape), vector.cov)},
+        )
+        numbers = np.broadcast_to(along, (*shape[:-1], 1)).ravel()
+        carried = carry(self.metric, curve, numbers, (mean, cov), self._initial_solver)
+        carried = carried.reshaped(shape[:-1])
+        warn(carried, "transports")
+        end = curve.t_span[1]
+        return Gaussian.unchecked(carried.mean(end), carried.cov(end, end, source=source))
+
     def distance_matrix(
         self, X: Any, Y: Any = None, *, progress: bool | None = None
     ) -> ScalarGaussian:
@@ -230,6 +280,13 @@ class Manifold:
                 self.solver.rtol, self.solver.atol, self.solver.max_points, self.solver.n_points
             )
         return accuracy if self.precision is None else replace(accuracy, rtol=self.precision)
+
+    @property
+    def _initial_solver(self) -> Solver:
+        """What exponential maps and transports are solved with."""
+        if self.solver is not None and self.precision is None:
+            return self.solver
+        return Markov(rtol=self.accuracy.rtol)
 
     @cached_property
     def known_landmarks(self) -> Landmarks:

@@ -1,55 +1,68 @@
 """Initial value problems of geometry: exponential maps and parallel transport."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from probgeo.gaussian import Gaussian, covariance_factor
+from probgeo.functions import Field
+from probgeo.gaussian import covariance_factor
 from probgeo.geometry.fields import GeodesicField, TransportField
 from probgeo.metrics import Metric
-from probgeo.ode.curve import Curve, Moved
+from probgeo.ode.curve import Curve, Moved, joined_curves
 from probgeo.ode.problem import Problem
+from probgeo.ode.solve import Solver
 from probgeo.ragged import in_chunks
 
-AT_ONCE = 4096  # members solved at a time: a few hundred megabytes in ten dimensions
+NUMBERS_AT_ONCE = 100_000  # members times dimension squared: about 200 MB of Jacobians
+Rows = tuple[np.ndarray, np.ndarray | None]  # means (B, D) and covariances (B, D, D), if any
 
 
-def shoot(
-    metric: Metric, a: Gaussian, v: Gaussian, solver: Any, progress: bool | None = None
-) -> list[Curve]:
-    """Geodesics on [0, 1] from rows a (B, D) with velocities v (B, D), in chunks."""
+def shoot(metric: Metric, a: Rows, v: Rows, solver: Solver, progress: bool | None) -> Curve:
+    """Geodesics on [0, 1] from a (B, D) with velocities v (B, D), in one flat batch.
+
+    Members that begin where there is no metric are flagged, and cost the others nothing.
+    """
 
     def work(members: np.ndarray) -> Curve:
-        origin = a.mean[members]
-        problem = initial(
-            GeodesicField(metric, origin),
-            [np.zeros_like(origin), v.mean[members]],
-            [a.cov[members], v.cov[members]],
-        )
-        curve = solver.solve(problem)
+        origin = a[0][members]
+        field = GeodesicField(metric, origin)
+        start = np.zeros_like(origin), _some(a[1], members)
+        curve = solver.solve(initial(field, [start, (v[0][members], _some(v[1], members))]))
         return replace(curve, posterior=Moved(curve.posterior, origin))
 
-    return in_chunks(work, len(a.mean), most=AT_ONCE, progress=progress, unit="exponential maps")
+    return _in_chunks(work, a[0], progress, "exponential maps")
 
 
-def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Gaussian, solver: Any) -> list[Curve]:
-    """Rows v (B, D), each carried along the curve of that number, in chunks."""
+def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Rows, solver: Solver) -> Curve:
+    """Vectors v (B, D), each carried along the curve of that number, in one flat batch."""
 
     def work(members: np.ndarray) -> Curve:
         field = TransportField(metric, curve.posterior, along[members])
-        t0, t1 = curve.t_span
-        return solver.solve(initial(field, [v.mean[members]], [v.cov[members]], t0, t1))
+        start = v[0][members], _some(v[1], members)
+        return solver.solve(initial(field, [start], curve.t_span))
 
-    return in_chunks(work, len(v.mean), most=AT_ONCE, unit="transports")
+    return _in_chunks(work, v[0], False, "transports")
 
 
-def initial(
-    field: Any, means: list[np.ndarray], covs: list[np.ndarray], t0: float = 0.0, t1: float = 1.0
-) -> Problem:
+def initial(field: Field, data: list[Rows], t_span: tuple[float, float] = (0.0, 1.0)) -> Problem:
     """An initial value problem from rows that have been checked."""
+    values = np.stack([mean for mean, _ in data], axis=1)
     spread = None
-    if any(np.any(cov) for cov in covs):
-        spread = np.stack([covariance_factor(cov) for cov in covs], axis=1)
-    values = np.stack(means, axis=1)
-    return Problem(field, t0, t1, field.order, "initial", values, spread, (len(values),))
+    if any(cov is not None for _, cov in data):
+        zero = np.zeros((len(values), values.shape[2], values.shape[2]))
+        factors = [zero if cov is None else covariance_factor(cov) for _, cov in data]
+        spread = np.stack(factors, axis=1)
+    return Problem(field, *t_span, field.order, "initial", values, spread, (len(values),))
+
+
+def _some(cov: np.ndarray | None, members: np.ndarray) -> np.ndarray | None:
+    return None if cov is None else cov[members]
+
+
+def _in_chunks(
+    work: Callable[[np.ndarray], Curve], rows: np.ndarray, progress: bool | None, unit: str
+) -> Curve:
+    count, D = rows.shape
+    most = max(1, NUMBERS_AT_ONCE // D**2)
+    return joined_curves(in_chunks(work, count, most=most, progress=progress, unit=unit))

@@ -82,6 +82,11 @@ class Posterior(ABC):
     ) -> np.ndarray:
         """Joint draws (B, n, len(orders), T, D), one generator a member."""
 
+    @classmethod
+    def joined(cls, parts: Sequence[Any]) -> "Posterior":
+        """Batches of one kind one after the other."""
+        return Joined(tuple(parts))
+
     def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
         """Means (n, D) at rows (member, t)."""
         return self.mean(t, derivative)[member, np.arange(len(t))]
@@ -109,6 +114,11 @@ class Moved(Posterior):
 
     def nodes(self, member: int) -> np.ndarray:
         return self.posterior.nodes(member)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Any]) -> "Moved":
+        inner = type(parts[0].posterior).joined([part.posterior for part in parts])
+        return cls(inner, np.concatenate([part.origin for part in parts]))
 
     def take(self, members: np.ndarray) -> "Moved":
         return Moved(self.posterior.take(members), self.origin[members])
@@ -138,6 +148,58 @@ class Moved(Posterior):
         draws = self.posterior.sample(rngs, n, t, orders)
         at_origin = np.array([d == 0 for d in orders], dtype=float)[:, None, None]
         return draws + at_origin * self.origin[:, None, None, None, :]
+
+
+@dataclass(frozen=True)
+class Joined(Posterior):
+    """Batches of posteriors, one after the other."""
+
+    parts: tuple[Posterior, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(part.count for part in self.parts)
+
+    @property
+    def dimension(self) -> int:
+        return self.parts[0].dimension
+
+    def nodes(self, member: int) -> np.ndarray:
+        for part in self.parts:
+            if member < part.count:
+                return part.nodes(member)
+            member -= part.count
+        raise IndexError(f"there are {self.count} members")
+
+    def take(self, members: np.ndarray) -> "Joined":
+        first = np.cumsum([0] + [part.count for part in self.parts])
+        home = np.searchsorted(first, members, side="right") - 1
+        return Joined(
+            tuple(
+                self.parts[k].take(np.array([m - first[k]]))
+                for k, m in zip(home, members, strict=True)
+            )
+        )
+
+    def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        return np.concatenate([part.mean(t, derivative) for part in self.parts])
+
+    def cov(
+        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
+    ) -> np.ndarray:
+        return np.concatenate([part.cov(s, t, derivative, source) for part in self.parts])
+
+    def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
+        return np.concatenate([part.boundary_columns(t, derivative) for part in self.parts])
+
+    def sample(
+        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
+    ) -> np.ndarray:
+        left, draws = iter(rngs), []
+        for part in self.parts:
+            own = [next(left) for _ in range(part.count)]
+            draws.append(part.sample(own, n, t, orders))
+        return np.concatenate(draws)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -254,6 +316,15 @@ class Curve:
         }
         return replace(self, posterior=self.posterior.take(chosen.ravel()), **members)
 
+    def reshaped(self, batch_shape: tuple[int, ...]) -> Self:
+        """The same members, along other axes."""
+        values: dict[str, Any] = {
+            field.name: np.reshape(value, (*batch_shape, *value.shape[len(self.batch_shape) :]))
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), np.ndarray)
+        }
+        return replace(self, **values)
+
     def __len__(self) -> int:
         if not self.batch_shape:
             raise TypeError("this curve is not a batch")
@@ -313,6 +384,20 @@ class Curve:
         if np.any(times < t0 - slack) or np.any(times > t1 + slack):
             raise ValueError(f"{name} must lie in [{t0:g}, {t1:g}], got {times}")
         return np.clip(times, t0, t1)
+
+
+def joined_curves(parts: Sequence[Curve]) -> Curve:
+    """Flat batches on one interval, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    kind = type(parts[0].posterior)
+    values: Any = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(Curve)
+        if field.name not in ("posterior", "t_span")
+    }
+    posterior = kind.joined([part.posterior for part in parts])
+    return Curve(posterior=posterior, t_span=parts[0].t_span, **values)
 
 
 def _order(derivative: Any) -> int:

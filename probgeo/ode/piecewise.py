@@ -4,17 +4,20 @@ The answer of `Markov` and of geodesics. Every member has a mesh of its own; on 
 mean is a polynomial in s, which runs from 0 to 1 along it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import factorial
+from typing import Any
 
 import numpy as np
 
+from probgeo import ragged
 from probgeo._loops import loop
 from probgeo.gaussian import covariance_factor
 from probgeo.ode.curve import Posterior, Source
 from probgeo.ode.shape import Shape, find_rows
-from probgeo.ragged import elements_of, members_of, rows_of, take
+from probgeo.ragged import elements_of, rows_of, take
 
 
 @loop
@@ -85,6 +88,15 @@ class PiecewisePosterior(Posterior):
         spread = None if self.spread is None else self.spread[elements]
         pieces = self.pieces[elements]
         return PiecewisePosterior(t, offsets, pieces, spread, envelope, self.order, self.pinned)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Any]) -> "PiecewisePosterior":
+        offsets, t, envelope = ragged.joined([(p.offsets, p.t, p.envelope) for p in parts])
+        pieces = np.concatenate([part.pieces for part in parts])
+        spread = None
+        if parts[0].spread is not None:
+            spread = np.concatenate([part.spread for part in parts])
+        return cls(t, offsets, pieces, spread, envelope, parts[0].order, parts[0].pinned)
 
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
         member, times = self._everyone(t)
