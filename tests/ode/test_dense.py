@@ -4,6 +4,7 @@ import itertools
 import warnings
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -627,6 +628,34 @@ def test_columns_of_the_parameters_are_derivatives_by_them():
 def order_of_leaves(tree):
     """Trees of JAX have their keys in order."""
     return sorted(tree)
+
+
+@pytest.mark.parametrize("error_model", ["none", "linearised"])
+def test_gradients_through_a_solve(error_model):
+    """Inside JAX, by the data and by parameters, against differences of solutions outside."""
+    solver = solvers.Dense(n_points=20, error_model=error_model, refinements=60, tolerance=FLOOR)
+
+    def field(t, y, dy, k):
+        return -k * jnp.sin(y)
+
+    def middle(k, end):
+        curve = solve_bvp(field, (0.0, 1.5), jnp.zeros(1), end, args=k, solver=solver)
+        return curve.mean(0.7)[0]
+
+    def outside(k, end):
+        curve = solve_bvp(field, (0.0, 1.5), [0.0], [end], args=np.array(k), solver=solver)
+        return curve.mean(0.7)[0]
+
+    with jax.enable_x64(True):
+        by_k, by_end = jax.jit(jax.grad(middle, argnums=(0, 1)))(jnp.array(2.0), jnp.array([1.0]))
+        forward = jax.jacfwd(middle)(jnp.array(2.0), jnp.array([1.0]))
+    h = 1e-3
+    by_differences = (outside(2 + h, 1.0) - outside(2 - h, 1.0)) / (2 * h)
+    # differences of solutions with a residual of 1e-6 over steps of 1e-3
+    np.testing.assert_allclose(by_k, by_differences, atol=1e-3)
+    by_differences = (outside(2.0, 1 + h) - outside(2.0, 1 - h)) / (2 * h)
+    np.testing.assert_allclose(by_end[0], by_differences, atol=1e-3)
+    np.testing.assert_allclose(forward, by_k, rtol=1e-9)
 
 
 class TestAlgebra:
