@@ -219,7 +219,8 @@ def from_polygons(polygons: np.ndarray) -> Chains:
     nodes[:, :, 0] = polygons
     nodes[:, 1:-1, 1] = (polygons[:, 2:] - polygons[:, :-2]) / (2.0 * h)
     for end, one, two in ((0, 1, 2), (-1, -2, -3)):
-        rise = -3.0 * polygons[:, end] + 4.0 * polygons[:, one] - polygons[:, two]
+        # differences first: of a curve that stays where it is they are exactly zero
+        rise = 4.0 * (polygons[:, one] - polygons[:, end]) - (polygons[:, two] - polygons[:, end])
         nodes[:, end, 1] = (rise if end == 0 else -rise) / (2.0 * h)
     t = np.tile(np.linspace(0.0, 1.0, size), runs)
     return Chains(nodes.reshape(-1, 2, D), t, np.arange(runs + 1) * size)
