@@ -15,6 +15,7 @@ from probgeo.ode.solve import Solver
 from probgeo.ragged import in_chunks
 
 NUMBERS_AT_ONCE = 100_000  # members times dimension squared: about 200 MB of Jacobians
+FEWEST = 1000  # members worth a thread: steps of fewer are over sooner than Python lets go of them
 Rows = tuple[np.ndarray, np.ndarray | None]  # means (B, D) and covariances (B, D, D), if any
 
 
@@ -65,4 +66,5 @@ def _in_chunks(
 ) -> Curve:
     count, D = rows.shape
     most = max(1, NUMBERS_AT_ONCE // D**2)
-    return joined_curves(in_chunks(work, count, most=most, progress=progress, unit=unit))
+    parts = in_chunks(work, count, most=most, least=FEWEST, progress=progress, unit=unit)
+    return joined_curves(parts)
