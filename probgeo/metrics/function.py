@@ -139,7 +139,7 @@ def _of_one_point(function: Any, dimension: int) -> Any:
 
 def _returns(function: Callable, point: Any, shape: tuple[int, int], kind: type) -> bool:
     try:
-        value = function(point)
+        value: Any = function(point)
     except Exception:  # noqa: BLE001  (whatever it raises, it is not that kind of function)
         return False
-    return isinstance(value, kind) and np.shape(value) == shape
+    return isinstance(value, kind) and tuple(getattr(value, "shape", ())) == shape

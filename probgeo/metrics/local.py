@@ -125,13 +125,14 @@ class LocalMetrics(ClosedForm):
     def _fill(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
         terms = loops.room_for(x, level)
         arrays, rho = (x, v, self.centers), self.rho
-        if self.dimension <= FEW:
-            size = (0,) * self.dimension
+        K, D = self.centers.shape
+        if D <= FEW:
+            size = (0,) * D
             local_loops.local_terms(*arrays, *self._few, rho, size, level, *terms)
         elif self.is_diagonal:
             local_loops.local_terms_diagonal(*arrays, self.tensors, rho, level, *terms)
         else:
-            rows = max(8, BLOCK // self.centers.size)
+            rows = max(1, min(BLOCK // K, local_loops.ONE_THREAD // D) // D)
             local_loops.local_terms_by_blocks(*arrays, self.tensors, rho, rows, level, *terms)
         return terms
 

@@ -18,6 +18,10 @@ from probgeo.metrics.loops import ENERGY, FORCE, SECOND
 # Weights are relative to the largest. Below exp(-36) = 2e-16 they are lost in the sum.
 NEGLIGIBLE = -36.0
 
+# Largest product of the three sizes of a matrix product that OpenBLAS computes on one thread: more
+# threads for so little work took up to a hundred times as long.
+ONE_THREAD = 2**18
+
 
 @loop
 def local_terms(
@@ -199,10 +203,14 @@ def local_terms_by_blocks(
                 if W[r, k] != 0.0:
                     # from here on only those that are used, numbered anew
                     np.dot(v[first : first + R], tensors[k], Mv[U, :R])
-                    Mx[U, :R] = Mx[k, :R]
-                    W[:R, U] = W[:R, k]
+                    for m in range(R):
+                        W[m, U] = W[m, k]
+                        for i in range(D):
+                            Mx[U, m, i] = Mx[k, m, i]
                     if level >= FORCE:
-                        own[U] = tensors[k]
+                        for i in range(D):
+                            for j in range(D):
+                                own[U, i, j] = tensors[k, i, j]
                     U += 1
                     break
         for r in range(R):
@@ -219,15 +227,23 @@ def local_terms_by_blocks(
             continue
         if level >= FORCE:
             blend = own[:U].reshape(U, D * D)
-            weights = W[:R, :U].copy()
-            np.dot(weights, blend, vv[first : first + R].reshape(R, D * D))
-            if level == SECOND:
-                weights[:] = -rho * rise[:R, :U]
-                np.dot(weights, blend, xx[first : first + R].reshape(R, D * D))
+            weights = np.empty((R, U))
+            slopes = np.empty((R, U))
+            for r in range(R):
+                for u in range(U):
+                    weights[r, u], slopes[r, u] = W[r, u], -rho * rise[r, u]
+            part = max(1, ONE_THREAD // (U * D * D))
+            for r in range(0, R, part):
+                end = min(r + part, R)
+                n, m = first + r, first + end
+                np.dot(weights[r:end], blend, vv[n:m].reshape(end - r, D * D))
+                if level == SECOND:
+                    np.dot(slopes[r:end], blend, xx[n:m].reshape(end - r, D * D))
         for r in range(R):
             n = first + r
             A = 0
-            mean[:] = 0.0
+            for i in range(D):
+                mean[i] = 0.0
             for u in range(U):
                 if W[r, u] != 0.0:
                     active[A] = u

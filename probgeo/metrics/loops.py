@@ -176,9 +176,12 @@ def cholesky_solve(
     """
     D, C = B.shape[1:]
     for n in range(M.shape[0]):
-        U[:] = M[n]
-        X[n] = B[n]
         good = True
+        for i in range(D):
+            for j in range(D):
+                U[i, j] = M[n, i, j]
+            for j in range(C):
+                X[n, i, j] = B[n, i, j]
         for k in range(D):
             if not U[k, k] > 0.0:
                 good = False
@@ -195,7 +198,9 @@ def cholesky_solve(
                 for j in range(C):
                     X[n, i, j] -= f * X[n, k, j]
         if not good:
-            X[n] = np.nan
+            for i in range(D):
+                for j in range(C):
+                    X[n, i, j] = np.nan
             continue
         for k in range(D - 1, -1, -1):
             for i in range(k + 1, D):
