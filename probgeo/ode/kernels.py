@@ -61,13 +61,10 @@ class Kernel:
         return np.stack(rows, axis=-3)
 
 
-FEWEST_ROWS = 64  # of a compiled call: single times and whole grids of 8 share one
-
-
 class _Automatic:
     """Derivatives of k(s, t) by JAX, which is imported here and only here.
 
-    Compiled once for each kernel and highest order, for numbers of rows padded to powers of two.
+    Compiled once for each kernel and highest order, for a few numbers of rows.
     """
 
     known: ClassVar[dict[int, "_Automatic"]] = {}  # by the identity of the kernel
@@ -96,11 +93,13 @@ class _Automatic:
     def __call__(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
         import jax
 
+        from probgeo.functions.in_jax import double_precision, rounded_up
+
         first, second = np.broadcast_arrays(np.asarray(s, dtype=float), np.asarray(t, dtype=float))
         count, highest = first.size, max(i, j)
-        padded = np.full((2, max(FEWEST_ROWS, 1 << (count - 1).bit_length())), 0.5)
+        padded = np.full((2, rounded_up(count)), 0.5)
         padded[0, :count], padded[1, :count] = first.ravel(), second.ravel()
-        with jax.enable_x64(True):
+        with double_precision():
             if highest not in self.compiled:
                 self.compiled[highest] = jax.jit(jax.vmap(self._up_to(highest)))
             try:
@@ -146,9 +145,9 @@ class Stationary(Kernel):
         values = self.radial(n, r)
         if isinstance(values, np.ndarray | np.generic):
             return values
-        import jax
+        from probgeo.functions.in_jax import double_precision
 
-        with jax.enable_x64(True):
+        with double_precision():
             return np.array(self.radial(n, r), dtype=float)
 
     def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:

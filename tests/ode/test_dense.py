@@ -14,6 +14,7 @@ from scipy.stats import multivariate_normal
 
 from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
 from probgeo.functions import Field
+from probgeo.functions.in_jax import double_precision
 from probgeo.ode.dense import algebra, loops
 from probgeo.ode.dense.errors import BoundError
 from probgeo.ode.dense.gram import observed_covariance
@@ -408,6 +409,17 @@ def test_a_bad_member_is_flagged_and_the_rest_unharmed():
     assert np.isfinite(curve.mean(0.5)[[0, 2]]).all()
 
 
+def test_samples_of_a_batch_with_a_bad_member():
+    with pytest.warns(ConvergenceWarning):
+        curve = solve_bvp(
+            lambda t, y, dy: -jnp.log(y), (0.0, 1.0), [[0.5], [-1.0]], [[1.0], [-2.0]],
+            solver=solvers.Dense(n_points=5),
+        )  # fmt: skip
+    draws = curve.sample(0, 4, [0.2, 0.5])
+    assert np.isfinite(draws[:, 0]).all()
+    assert np.isnan(draws[:, 1]).all()
+
+
 def test_an_ode_that_blows_up_is_flagged():
     with pytest.warns(ConvergenceWarning):
         curve = solve_ivp(lambda t, y: y**2, (0.0, 3.0), [1.0], solver=solvers.Dense())
@@ -646,7 +658,7 @@ def test_gradients_through_a_solve(error_model):
         curve = solve_bvp(field, (0.0, 1.5), [0.0], [end], args=np.array(k), solver=solver)
         return curve.mean(0.7)[0]
 
-    with jax.enable_x64(True):
+    with double_precision():
         by_k, by_end = jax.jit(jax.grad(middle, argnums=(0, 1)))(jnp.array(2.0), jnp.array([1.0]))
         forward = jax.jacfwd(middle)(jnp.array(2.0), jnp.array([1.0]))
     h = 1e-3

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from probgeo.functions.in_jax import double_precision
 from probgeo.ode import kernels
 from probgeo.ode.kernels import (
     IntegratedWiener,
@@ -62,7 +63,7 @@ def by_autodiff(kernel):
         rows += [jax.grad(rows[0], 0), jax.grad(jax.grad(rows[0], 0), 0)]
         return [[f(s, t), jax.grad(f, 1)(s, t), jax.grad(jax.grad(f, 1), 1)(s, t)] for f in rows]
 
-    with jax.enable_x64(True):
+    with double_precision():
         return jax.tree.map(np.asarray, jax.jit(jax.vmap(table))(S, T))
 
 

@@ -159,7 +159,7 @@ class DensePosterior(Posterior):
                 moved = columns[k] @ rngs[p].standard_normal((n, 1, 1, columns.shape[-1], 1))
                 draws[p] += errors + moved[..., 0]
 
-        in_chunks(one_chunk, P, most=self._most(T * M))
+        in_chunks(one_chunk, P, most=max(1, CHUNK_BYTES // (4 * 8 * max(1, size) ** 2)))
         return draws
 
     def _joint_factors(self, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
@@ -176,7 +176,11 @@ class DensePosterior(Posterior):
         # derivatives differ by orders of magnitude: factorise correlations, not covariances
         std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
         unit = np.where(std > 0, std, 1.0)
-        return std[:, :, None] * covariance_factor(cov / (unit[:, :, None] * unit[:, None, :]))
+        correlations = cov / (unit[:, :, None] * unit[:, None, :])
+        factors = np.full(cov.shape, np.nan)
+        finite = np.isfinite(cov).all(axis=(1, 2))
+        factors[finite] = covariance_factor(correlations[finite])
+        return std[:, :, None] * factors
 
     def _numerical_variance(self, t: np.ndarray, derivative: int) -> np.ndarray:
         """Variances (P, T, D)."""
@@ -184,15 +188,13 @@ class DensePosterior(Posterior):
 
         def one_chunk(members: np.ndarray) -> np.ndarray:
             part = self.take(members)
-            prior = part._prior((derivative, derivative), tau, tau)[..., None] * np.diag(
-                self.V.rows
-            )
-            return prior - np.sum(part._explained(tau, derivative) ** 2, axis=1)
+            prior = part._prior((derivative, derivative), tau, tau)
+            known = np.sum(part._explained(tau, derivative) ** 2, axis=1)
+            return prior[..., None] * np.diag(self.V.rows) - known
 
         blocks = self._for_all(one_chunk, len(t))
-        variance = (blocks[..., :, None] * np.diag(self.V.columns)).reshape(
-            len(blocks), len(t), self.dimension
-        )
+        variance = blocks[..., :, None] * np.diag(self.V.columns)
+        variance = variance.reshape(len(blocks), len(t), self.dimension)
         return self.scale2[:, None, None] * variance / self.duration ** (2 * derivative)
 
     def _numerical_cov(
@@ -208,8 +210,8 @@ class DensePosterior(Posterior):
             right = part._explained(second, derivative[1])
             G, n, _, B = left.shape
             if every_pair:  # all products at once, then those that were asked for
-                flat = (x.reshape(G, n, x.shape[2] * B) for x in (left, right))
-                known = transposed(next(flat)) @ next(flat)
+                rows = transposed(left.reshape(G, n, len(first) * B))
+                known = rows @ right.reshape(G, n, len(second) * B)
                 known = known.reshape(G, len(first), B, len(second), B)[:, i, :, j].swapaxes(0, 1)
             else:
                 known = np.einsum("gnta,gntb->gtab", left[:, :, i], right[:, :, j])
