@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -104,7 +105,7 @@ def in_chunks(
     threads = min(thread_count(), max(1, count // least))
     chunks = max(1, -(-count // most), threads)
     parts = np.array_split(np.arange(count), -(-chunks // threads) * threads)
-    with progress_bar(count, progress, unit) as bar:
+    with blas_on_one_thread, progress_bar(count, progress, unit) as bar:
 
         def one(members: np.ndarray) -> Result:
             with one_thread():  # whatever `work` divides further stays on this thread
@@ -127,6 +128,41 @@ def thread_count() -> int:
     if wanted:
         return as_whole_number("PROBGEO_THREADS", int(wanted) if wanted.isdigit() else wanted, 1)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _BlasOnOneThread:
+    """Within, matrix products use one thread: those of curves are too small to be shared.
+
+    OpenBLAS on two threads took up to a hundred times as long for products of 50 x 50 matrices.
+    Entered by many threads at a time, the first sets the number and the last restores it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._entered = 0
+        self._controller: Any = None
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._entered += 1
+            if self._entered > 1:
+                return
+            if self._controller is None:
+                import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of compiled loops)
+                from threadpoolctl import ThreadpoolController
+
+                self._controller = ThreadpoolController()
+            self._limit = self._controller.limit(limits=1, user_api="blas")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._entered -= 1
+            if not self._entered:
+                self._limit.restore_original_limits()
+
+
+blas_on_one_thread = _BlasOnOneThread()
 
 
 @contextmanager

@@ -95,3 +95,20 @@ def test_a_number_of_threads_that_is_none_is_named(monkeypatch):
     monkeypatch.setenv("PROBGEO_THREADS", "many")
     with pytest.raises(ValueError, match="PROBGEO_THREADS must be a whole number"):
         ragged.thread_count()
+
+
+def test_matrix_products_of_chunks_use_one_thread():
+    """Also where two callers are at work: the last one restores what was."""
+    from threadpoolctl import ThreadpoolController
+
+    controller = ThreadpoolController().select(user_api="blas")
+
+    def numbers():
+        return [library.num_threads for library in controller.lib_controllers]
+
+    with controller.limit(limits=2):
+        before = numbers()
+        inside = ragged.in_chunks(lambda members: numbers(), 3)
+        nested = ragged.in_chunks(lambda m: (ragged.in_chunks(lambda k: 0, 2), numbers())[1], 1)
+        assert set(inside[0]) == set(nested[0]) == {1}
+        assert numbers() == before
