@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from probgeo._checks import as_float_array, as_whole_number, page
+from probgeo._checks import as_float_array, as_whole_number, is_traced, page
 from probgeo.gaussian import Gaussian
 
 if TYPE_CHECKING:
@@ -254,6 +254,8 @@ class Curve:
 
     def mean(self, t: Any, derivative: int = 0) -> np.ndarray:
         """Posterior mean at time(s) `t`, shape (..., *t.shape, D)."""
+        if is_traced(t):
+            return self._inside_jax().mean(t, derivative)
         times = self._times("t", t)
         values = self.posterior.mean(times.ravel(), _order(derivative))
         return self._shaped(values, times.shape)
@@ -265,6 +267,8 @@ class Curve:
 
         `s` and `t` broadcast against each other: use s[:, None], t[None, :] for all pairs.
         """
+        if is_traced(s, t):
+            return self._inside_jax().cov(s, t, derivative, source)
         orders = (_order(derivative[0]), _order(derivative[1]))
         first, second = np.broadcast_arrays(self._times("s", s), self._times("t", t))
         values = self.posterior.cov(first.ravel(), second.ravel(), orders, as_source(source))
@@ -276,6 +280,8 @@ class Curve:
         source : "total", "numerical" (what the solver does not know) or "boundary" (what the
         uncertain initial or boundary values bring in). Their variances add up to the total.
         """
+        if is_traced(t):
+            return self._inside_jax().std(t, derivative, source)
         times = self._times("t", t)
         values = self.posterior.std(times.ravel(), _order(derivative), as_source(source))
         return self._shaped(values, times.shape)
@@ -372,6 +378,12 @@ class Curve:
             "n_evaluations": self.n_evaluations,
             "log_evidence": self.log_evidence,
         }
+
+    def _inside_jax(self) -> Any:
+        """The same curve at times that a JAX transformation does not know yet."""
+        from probgeo.ode.inside_jax import at_traced_times
+
+        return at_traced_times(self)
 
     def _shaped(self, values: np.ndarray, times: tuple[int, ...]) -> np.ndarray:
         """(B, T, ...) in the shape of the batch and of the times."""

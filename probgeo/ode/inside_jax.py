@@ -183,26 +183,43 @@ class TracedCurve:
         self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total"
     ) -> jax.Array:
         """Covariance of derivative[0] at `s` with derivative[1] at `t`: (..., *shape, D, D)."""
-        as_source(source)
-        shape = np.broadcast_shapes(np.shape(s), np.shape(t))
-        first, second = (
-            jnp.broadcast_to(self._times(name, x)[0].reshape(np.shape(x)), shape).reshape(-1)
-            for name, x in (("s", s), ("t", t))
-        )
-        means, covs, leaves = self._inputs
-        D = self.dimension
+        total: Any = 0.0
+        if as_source(source) != "boundary":
+            total += self._error_bars(s, t, derivative, "numerical")
+        if source != "numerical":
+            total += self._boundary(s, t, derivative)
+        return total
+
+    def _error_bars(self, s: Any, t: Any, derivative: tuple[int, int], source: str) -> jax.Array:
+        """Covariances that the solver knows."""
+        first, second, shape = self._pairs(s, t)
+        means, _, leaves = self._inputs
+        found = _covariance(self._statement, (derivative, source), first, second, means, leaves)
+        return found.reshape(*self.batch_shape, *shape, self.dimension, self.dimension)
+
+    def _boundary(self, s: Any, t: Any, derivative: tuple[int, int]) -> jax.Array:
+        """What the covariances of the data make of the curve's: sum_c S_c(s) cov_c S_c(t)'."""
+        first, second, shape = self._pairs(s, t)
+        (means, covs, leaves), D = self._inputs, self.dimension
         total = jnp.zeros((*self.batch_shape, first.size, D, D), _dtype(means))
-        if source != "boundary":
-            total += _numerical(self._statement, derivative, first, second, means, leaves)
-        if source != "numerical" and covs:
+        if covs:
             left, right = (
-                _columns(self._statement, d, x, means, leaves)
+                _bars(self._statement, (d, False), x, means, leaves)[1]
                 for x, d in zip((first, second), derivative, strict=True)
             )
             for c, cov in enumerate(covs):
                 S, R = (x[..., c * D : (c + 1) * D] for x in (left, right))
                 total += jnp.einsum("...tij,...jk,...tlk->...til", S, cov, R)
         return total.reshape(*self.batch_shape, *shape, D, D)
+
+    def _pairs(self, s: Any, t: Any) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
+        """Pairs of times in two rows, and the shape they had."""
+        shape = np.broadcast_shapes(np.shape(s), np.shape(t))
+        first, second = (
+            jnp.broadcast_to(self._times(name, x)[0].reshape(np.shape(x)), shape).reshape(-1)
+            for name, x in (("s", s), ("t", t))
+        )
+        return first, second, shape
 
     def std(self, t: Any, derivative: int = 0, source: Source = "total") -> jax.Array:
         """Posterior standard deviation at time(s) `t`, shape (..., *t.shape, D)."""
@@ -278,6 +295,34 @@ def as_times(name: str, t: Any, t_span: tuple[float, float], slack: float = 1e-9
     return np.clip(times, t0, t1)
 
 
+class _KnownStatement(Statement):
+    """A problem that is solved already: only times are traced."""
+
+    def __init__(self, curve: Curve) -> None:
+        self.curve, self.t_span, self.leaf_axes = curve, curve.t_span, ()
+
+    def solve(self, *_: Any, **__: Any) -> Curve:
+        return self.curve
+
+
+class _KnownCurve(TracedCurve):
+    """A curve that is known, at times that are not."""
+
+    def __init__(self, curve: Curve) -> None:
+        shape = np.zeros((*curve.batch_shape, curve.dimension))  # says no more than that
+        super().__init__(_KnownStatement(curve), Inputs((jnp.asarray(shape),), (), ()))
+
+    def cov(
+        self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total"
+    ) -> jax.Array:
+        return self._error_bars(s, t, derivative, source)
+
+
+def at_traced_times(curve: Curve) -> TracedCurve:
+    """What a curve answers inside a program of JAX whose times are not known yet."""
+    return _KnownCurve(curve)
+
+
 def _traced(
     f: Callable,
     t_span: Any,
@@ -300,7 +345,7 @@ def _traced(
     _check(f, order, D, tree, [np.shape(x)[len(batch) :] for x in leaves], leaves)
     if is_traced(guess):
         raise TypeError("guess must be known: inside jit, vmap or grad it cannot be traced")
-    dtype = jnp.result_type(float, *[g.mean for g in gaussians.values()])
+    dtype = jnp.result_type(float, *[g.mean for g in gaussians.values()], *leaves)
     means = [jnp.broadcast_to(jnp.asarray(g.mean, dtype), (*batch, D)) for g in gaussians.values()]
     covs: list = []
     if any(is_traced(g.cov) or np.any(g.cov) for g in gaussians.values()):
@@ -400,7 +445,8 @@ def _mean_jvp(statement: Statement, derivative: int, primals: tuple, tangents: t
     values = _mean(statement, derivative, t, means, leaves)
     change = jnp.zeros_like(values)
     if by_data or any(moves):
-        values, S = _with_columns(statement, derivative, any(moves), t, means, leaves)
+        wanted = (derivative, any(moves))
+        values, S = _mean_and_columns(statement, wanted, t, means, leaves)
         start, D = 0, means[0].shape[-1]
         for dmean in dmeans:
             if not isinstance(dmean, SymbolicZero):
@@ -439,16 +485,10 @@ def _is_zero(x: Any) -> bool:
     return isinstance(x, SymbolicZero)
 
 
-def _with_columns(
-    statement: Statement, derivative: int, by_args: bool, t: jax.Array, means: tuple, leaves: tuple
-) -> tuple[jax.Array, jax.Array]:
-    """The mean (*batch, T, D), and the columns S (*batch, T, D, R), of one solve."""
-    return _mean_and_columns(statement, (derivative, by_args), t, means, leaves)
-
-
 def _mean_and_columns_of(
     statement: Statement, wanted: tuple[int, bool], t: jax.Array, means: tuple, leaves: tuple
 ) -> tuple[jax.Array, jax.Array]:
+    """The mean (*batch, T, D), and the columns S (*batch, T, D, R), of one solve."""
     derivative, by_args = wanted
     dtype, D = _dtype(means), means[0].shape[-1]
     parameters = [
@@ -476,19 +516,12 @@ def _mean_and_columns_of(
 _mean_and_columns = _without_derivatives(_mean_and_columns_of, "second derivatives")
 
 
-def _columns(
-    statement: Statement, derivative: int, t: jax.Array, means: tuple, leaves: tuple
-) -> jax.Array:
-    """S (*batch, T, D, C D) by the data."""
-    return _bars(statement, (derivative, False), t, means, leaves)[1]
-
-
 _bars = _without_derivatives(_mean_and_columns_of, "error bars")
 
 
-def _numerical_of(
+def _covariance_of(
     statement: Statement,
-    derivative: tuple[int, int],
+    wanted: tuple[tuple[int, int], Source],
     s: jax.Array,
     t: jax.Array,
     means: tuple,
@@ -501,14 +534,14 @@ def _numerical_of(
         curve = statement.solve(means, leaves, by_data=False, by_args=False)
 
         def cov(posterior: Any, s: np.ndarray, t: np.ndarray) -> np.ndarray:
-            return posterior.cov(s, t, derivative, "numerical")
+            return posterior.cov(s, t, *wanted)
 
         return _at_times(statement, curve, times, cov).astype(dtype)
 
     return _callback(answer, out, (s, t), means, leaves)
 
 
-_numerical = _without_derivatives(_numerical_of, "error bars")
+_covariance = _without_derivatives(_covariance_of, "error bars")
 
 
 def _diagnostic_of(statement: Statement, name: str, means: tuple, leaves: tuple) -> jax.Array:
