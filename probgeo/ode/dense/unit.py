@@ -70,10 +70,10 @@ class UnitProblem:
 
     def lines(self) -> np.ndarray | None:
         """How the data move with R standard normal numbers behind them: (P, C, D, R)."""
-        columns = self.problem.columns()
-        if columns is None:
+        if self.problem.spread is None:
             return None
-        return columns[self.members] * _units(self.conditions, self.problem.duration)[..., None]
+        columns = replace(self.problem, spread=self.problem.spread[self.members]).columns()
+        return columns * _units(self.conditions, self.problem.duration)[..., None]
 
     def by_args(self, nodes: np.ndarray, states: np.ndarray) -> np.ndarray:
         """Derivatives of f by its parameters, one after the other: (P, N, D, A)."""
