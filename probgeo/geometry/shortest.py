@@ -11,6 +11,7 @@ from probgeo.geometry.refine import Accuracy, Refined, refine
 from probgeo.geometry.search import GUESS, LINE, Effort, search
 from probgeo.geometry.starts import SEGMENTS, Landmarks, lines
 from probgeo.metrics import Metric
+from probgeo.ode.curve import OK
 
 LINE_POINTS, MORE_POINTS = 16, 512  # at which the speed along straight lines is taken
 SLACK = 1e-4  # relative, of lengths that are compared with lines
@@ -45,7 +46,7 @@ def shortest(
 ) -> Shortest:
     """The shortest curves known from a to b (n, D). With a guess, those near it.
 
-    Where these are longer than the straight line, the search starts anew.
+    Where these are longer than the straight line or not solved, the search starts anew.
     """
     count = len(a)
     if guess is None:
@@ -59,9 +60,9 @@ def shortest(
     made.evaluations[:] += spent
     longer = longer_than_lines(metric, a, b, made.length)
     first = Shortest(made, longer, start[made.run], minima)
-    if not longer.any():
+    again = np.flatnonzero(longer if guess is None else longer | (made.status != OK))
+    if not len(again):
         return first
-    again = np.flatnonzero(longer)
     if guess is not None:
         other = shortest(metric, landmarks, a[again], b[again], effort, accuracy)
     else:  # polygons were too coarse to see that

@@ -1,0 +1,220 @@
+"""Logarithms of many points at one base: the one door from statistics to geodesics.
+
+A statistic looks at data from a base, moves it a little, and looks again. So logarithms come with
+how they change when the base moves, and with their geodesics, from which those at the next base are
+found in a few steps.
+"""
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probgeo._loops import loop
+from probgeo.geometry import loops
+from probgeo.geometry.chains import Chains
+from probgeo.geometry.geodesic import Geodesic
+from probgeo.geometry.guess import chains_of
+from probgeo.geometry.manifold import Manifold
+from probgeo.metrics import Metric
+from probgeo.ode.curve import ConvergenceWarning
+from probgeo.ragged import in_chunks
+
+AT_ONCE = 256  # geodesics whose Hessians are in memory at a time
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Of P points at one base.
+
+    Attributes
+    ----------
+    vectors : array (P, D)
+    cov : array (P, D, D)
+        Of the vectors, from the numerics alone.
+    slopes : array (P, D, D)
+        Derivatives of the vectors by the base: -I where space is flat.
+    length, length_var : array (P,)
+        Distances, and their variances.
+    converged : bool array (P,)
+    geodesics : Geodesic, or None where space is flat
+    """
+
+    vectors: np.ndarray
+    cov: np.ndarray
+    slopes: np.ndarray
+    length: np.ndarray
+    length_var: np.ndarray
+    converged: np.ndarray
+    geodesics: Geodesic | None
+
+    def usable(self) -> "Logs":
+        """Where there is no geodesic at all, nothing: the point pulls in no direction."""
+        finite = np.isfinite(self.length) & np.isfinite(self.vectors).all(axis=1)
+        finite &= np.isfinite(self.cov).all(axis=(1, 2))
+        if finite.all():
+            return self
+
+        def kept(x: np.ndarray) -> np.ndarray:
+            return np.where(finite.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
+
+        return Logs(
+            kept(self.vectors),
+            kept(self.cov),
+            kept(self.slopes),
+            kept(self.length),
+            kept(self.length_var),
+            self.converged & finite,
+            self.geodesics,
+        )
+
+    def moved(self, step: np.ndarray) -> "Logs":
+        """The same at a base that is a small step further, to first order."""
+        return replace(self, vectors=self.vectors + self.slopes @ step)
+
+    def take(self, members: np.ndarray) -> "Logs":
+        """Those of some points."""
+        return Logs(
+            self.vectors[members],
+            self.cov[members],
+            self.slopes[members],
+            self.length[members],
+            self.length_var[members],
+            self.converged[members],
+            None if self.geodesics is None else self.geodesics[members],
+        )
+
+    def cov_with_base(self, cov: np.ndarray) -> np.ndarray:
+        """Covariances (P, D, D) of the vectors if the base has one (D, D), too."""
+        return self.cov + self.slopes @ cov @ self.slopes.transpose(0, 2, 1)
+
+
+def logarithms(
+    manifold: Manifold, base: np.ndarray, X: np.ndarray, guess: Logs | None = None
+) -> Logs:
+    """Logarithms of the points X (P, D) at one base (D,), or at one each (P, D).
+
+    `guess` are the logarithms of the same points at a base nearby. What did not converge is in the
+    result; there is no warning, because callers go on.
+    """
+    bases = np.array(np.broadcast_to(base, X.shape))
+    if manifold.metric.is_flat:
+        return _flat_logarithms(manifold.metric, bases, X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        geodesics = manifold.geodesic(
+            bases, X, guess=None if guess is None else guess.geodesics, progress=False
+        )
+    log, length = geodesics.log(source="numerical"), geodesics.measure(source="numerical")
+    return Logs(
+        vectors=log.mean,
+        cov=log.cov,
+        slopes=slopes_of(manifold.metric, geodesics),
+        length=length.mean,
+        length_var=length.cov,
+        converged=geodesics.converged,
+        geodesics=geodesics,
+    )
+
+
+def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
+    """In closed form, and exact."""
+    count, D = X.shape
+    zero, vectors = np.zeros((count, D, D)), X - bases
+    return Logs(
+        vectors=vectors,
+        cov=zero,
+        slopes=zero - np.eye(D),
+        length=np.sqrt(metric.inner(bases, vectors, vectors)),
+        length_var=np.zeros(count),
+        converged=np.ones(count, dtype=bool),
+        geodesics=None,
+    )
+
+
+def slopes_of(metric: Metric, geodesics: Geodesic) -> np.ndarray:
+    """Derivatives (P, D, D) of c'(0) by c(0), with c(1) held: Jacobi fields.
+
+    The curve minimises its energy. With everything but the first node (c_0, c'_0) eliminated from
+    the Hessian, S is left of it, and c'_0 follows c_0 by S_vv dc' + S_vc dc = 0. For curves that do
+    not minimise it there is no such derivative: -I, as in flat space.
+    """
+    D, chains = geodesics.dimension, chains_of(geodesics)
+
+    def work(members: np.ndarray) -> np.ndarray:
+        left = _left_of_first_node(metric, chains.take(members))
+        slopes = np.tile(-np.eye(D), (len(members), 1, 1))
+        good = np.isfinite(left).all(axis=(1, 2))
+        slopes[good] = -np.linalg.solve(left[good, D:, D:], left[good, D:, :D])
+        return slopes
+
+    return np.concatenate(in_chunks(work, len(chains), most=AT_ONCE, progress=False))
+
+
+def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:
+    """S (members, 2 D, 2 D)."""
+    rows, J, D = chains.nodes.shape
+    F, rule, count = J * D, chains.rule, len(chains)
+    diagonal, upper = np.zeros((rows, F, F)), np.zeros((rows, F, F))
+    everyone, undamped = np.ones(count, dtype=bool), np.zeros(count)
+    terms = chains.terms(metric)
+    loops.assemble(
+        chains.t,
+        chains.offsets,
+        everyone,
+        undamped,
+        rule.shape,
+        rule.slope,
+        rule.weight,
+        *terms[1:],
+        diagonal,
+        upper,
+        np.empty((rows, F)),
+    )
+    left = np.empty((count, F, F))
+    eliminate_backwards(chains.offsets, D, diagonal, upper, left)
+    return left
+
+
+@loop
+def eliminate_backwards(
+    offsets: np.ndarray, D: int, diagonal: np.ndarray, upper: np.ndarray, left: np.ndarray
+) -> None:
+    """S_i = diagonal_i - upper_i S_i+1^-1 upper_i' from the last node to the first.
+
+    Of `diagonal` (rows, F, F) only the upper triangles are used; it and `upper` are overwritten.
+    The last node's position, its first D numbers, is held. left (members, F, F) is S of the first
+    node, NaN where one that is eliminated is not positive definite. O(rows F^3).
+    """
+    F = diagonal.shape[1]
+    for m in range(len(offsets) - 1):
+        first, last = offsets[m], offsets[m + 1] - 1
+        good = True
+        for b in range(last, first, -1):
+            R = diagonal[b]  # becomes Cholesky's factor, R' R = S_b
+            W = upper[b - 1].T.copy()  # becomes R'^-1 upper'
+            if b == last:
+                R[:D] = 0.0
+                W[:D] = 0.0
+                for k in range(D):
+                    R[k, k] = 1.0
+            for k in range(F):
+                if not R[k, k] > 0.0:
+                    good = False
+                    break
+                scale = 1.0 / np.sqrt(R[k, k])
+                R[k, k:] *= scale
+                W[k] *= scale
+                for r in range(k + 1, F):
+                    factor = R[k, r]
+                    if factor != 0.0:
+                        for c in range(r, F):
+                            R[r, c] -= factor * R[k, c]
+                        for c in range(F):
+                            W[r, c] -= factor * W[k, c]
+            if not good:
+                break
+            diagonal[b - 1] -= np.dot(W.T, W)
+        for r in range(F):
+            for c in range(F):
+                left[m, r, c] = diagonal[first, min(r, c), max(r, c)] if good else np.nan

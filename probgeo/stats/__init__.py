@@ -1,0 +1,16 @@
+"""Statistics that marginalise the solver: what geodesics do not know reaches the result."""
+
+from probgeo.stats.kmeans import GeodesicKMeans
+from probgeo.stats.mean import FrechetMean, GeometricMedian
+from probgeo.stats.principal import PrincipalGeodesics
+from probgeo.stats.regression import GeodesicRegression
+from probgeo.stats.tangent import TangentSpace
+
+__all__ = [
+    "FrechetMean",
+    "GeodesicKMeans",
+    "GeodesicRegression",
+    "GeometricMedian",
+    "PrincipalGeodesics",
+    "TangentSpace",
+]

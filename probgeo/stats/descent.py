@@ -1,0 +1,326 @@
+"""The point mu of least sum_i w_i d(mu, x_i)^p / p: a mean for p = 2, a median for p = 1.
+
+Newton's method: with g_i = w_i d_i^(p-2), the gradient is -sum_i g_i Log_mu(x_i), and the Hessian
+follows from how the logarithms change with their base. A step is kept if the sum really falls.
+
+The logarithms are wrong by e_i ~ N(0, S_i), the numerical error. As long as they come from one
+mesh they are wrong in the same way at each iteration, so that errors of mu obey
+
+    error' = (I - B H) error + B e,   e = sum_i g_i e_i,
+
+for a step mu' = exp_mu(B v): error = A e with A' = (I - B H) A + B. Steps of Newton have B = H^-1,
+and then A = H^-1 whatever was before; with the fixed rate of Eq. 5, B = alpha I, it gets there by
+and by.
+
+Geodesics are solved roughly at first, and more precisely only where the numerical standard
+deviation of mu is more than a fraction of its statistical standard error. The iteration ends with a
+step that is short compared with that, too; what the next one would have added is part of the
+numerical covariance.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from probgeo.geometry import Manifold
+from probgeo.geometry.logarithms import Logs, logarithms
+from probgeo.metrics import Metric
+
+ROUGH = 1e-2  # relative tolerance of the first geodesics,
+FINEST = 1e-9  # of the last ones,
+GAIN = 0.25  # and how much smaller it gets at a time, at least
+NEAR = 0.1  # of the spread of the data: so far geodesics follow the base without a new search
+HALVINGS = 8
+SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
+LEAST_CURVATURE = 1e-6  # of the Hessian, over its largest, that Newton's method is trusted with
+SLACK = 1e-12  # relative increase that is put down to round-off,
+DEVIATIONS = 3.0  # and standard deviations that are put down to the numerics
+COINCIDENT = 1e-9  # distance, over the typical one, of a point that the median has arrived at
+
+
+@dataclass(frozen=True)
+class CentreRule:
+    """What is minimised, and when to stop."""
+
+    power: float  # p
+    max_iter: int
+    fraction: float  # of the statistical standard error that the numerical one may be
+    tol: float  # least precision that is asked for, relative to the root mean square distance
+    alpha: float | None  # a fixed rate, or None: Newton's method
+
+
+class Iterate(NamedTuple):
+    """One line of `history_`."""
+
+    value: float  # sum_i w_i d_i^p / p
+    step: float  # length of the step that is proposed
+    numerical: float  # standard deviation of mu, its directions summed in M
+    statistical: float
+    precision: float  # relative tolerance of the geodesics; NaN if that is not ours to choose
+
+
+@dataclass(frozen=True)
+class Centre:
+    """Where a descent ended."""
+
+    point: np.ndarray
+    cov: np.ndarray  # numerical
+    statistical: np.ndarray
+    logs: Logs  # at the point
+    history: list[Iterate]
+    converged: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class View:
+    """The data as seen from one point."""
+
+    point: np.ndarray
+    logs: Logs
+    tensor: np.ndarray  # M
+    value: float
+    value_std: float
+    pull: float  # sum_i g_i
+    v: np.ndarray  # downhill: minus the gradient
+    hessian: np.ndarray
+    noise: np.ndarray  # covariance of v from the numerics
+    spread: float  # root mean square distance
+
+    def norm(self, cov: np.ndarray) -> float:
+        """Standard deviation of a vector at the point, its directions summed in M."""
+        return float(np.sqrt(max(np.trace(self.tensor @ cov), 0.0)))
+
+    def length(self, step: np.ndarray) -> float:
+        return float(np.sqrt(max(step @ self.tensor @ step, 0.0)))
+
+
+class Descent:
+    """One run, from rough geodesics to precise ones.
+
+    `w` (P,) are weights that count like repetitions, all positive.
+    """
+
+    def __init__(
+        self,
+        manifold: Manifold,
+        X: np.ndarray,
+        w: np.ndarray,
+        rule: CentreRule,
+        report: Callable[[Iterate], None] = lambda _: None,
+    ) -> None:
+        self.manifold, self.X, self.w, self.rule, self.report = manifold, X, w, rule, report
+        adaptive = manifold.solver is None and not manifold.metric.is_flat
+        self.precision = ROUGH if adaptive else np.nan
+        self.history: list[Iterate] = []
+        self.target = 0.0
+        self.travelled = 0.0  # since geodesics were searched for
+
+    def run(self, start: np.ndarray, guess: Logs | None = None) -> Centre:
+        """From a start; `guess` are logarithms of the data at a point nearby."""
+        view = self.at(start, guess)
+        return self.newton(view) if self.rule.alpha is None else self.fixed(view)
+
+    @property
+    def out_of_time(self) -> bool:
+        return len(self.history) >= self.rule.max_iter
+
+    @property
+    def at_its_finest(self) -> bool:
+        return not self.precision > FINEST  # NaN: as fine as the user's solver is
+
+    def at(self, point: np.ndarray, guess: Logs | None) -> View:
+        """The data as seen from a point, with geodesics that start from those of a guess."""
+        manifold = self.manifold
+        if np.isfinite(self.precision):
+            manifold = manifold.with_precision(self.precision)
+        logs = logarithms(manifold, point, self.X, guess).usable()
+        return _view(manifold.metric, point, logs, self.w, self.rule.power)
+
+    def after(self, view: View, step: np.ndarray, search: bool = False) -> View:
+        """The data as seen from a step further, along geodesics near those of before."""
+        self.travelled = 0.0 if search else self.travelled + view.length(step)
+        point = retracted(self.manifold.metric, view.point, step)
+        return self.at(point, None if search else view.logs)
+
+    def newton(self, view: View) -> Centre:
+        while True:
+            B = _newton_step(view)
+            step, cov = B @ view.v, B @ view.noise @ B.T
+            line = self.note(view, step, cov)
+            cov = cov + self.left_over(view)
+            precise = view.norm(cov) <= self.target
+            settled = line.step <= max(self.target, line.numerical)
+            if settled and (precise or self.at_its_finest):
+                if self.travelled > NEAR * view.spread and not self.out_of_time:
+                    view = self.after(view, step, search=True)  # are they still the shortest?
+                    continue
+                # a step so small that the logarithms need not be solved again
+                point = retracted(self.manifold.metric, view.point, step)
+                return self.finished(replace(view, point=point, logs=view.logs.moved(step)), cov)
+            if self.out_of_time:
+                return self.finished(view, cov)
+            if settled and not line.numerical <= self.target:
+                self.refine(line)
+                view = self.after(view, step)
+                continue
+            following = self.line_search(view, step)
+            if following is None:
+                return self.finished(view, cov)
+            view = following
+
+    def fixed(self, view: View) -> Centre:
+        """As in the paper: so many steps of Eq. 5, and no more."""
+        assert self.rule.alpha is not None
+        B = self.rule.alpha * np.eye(len(view.point))
+        A = added = np.zeros_like(B)  # and what the exponential maps add
+        while True:
+            step, turn = B @ view.v, np.eye(len(B)) - B @ view.hessian
+            A = turn @ A + B
+            self.note(view, step, A @ view.noise @ A.T + added)
+            end = self.manifold.exp(view.point, step, source="numerical", progress=False)
+            added = turn @ added @ turn.T + end.cov
+            view = self.at(end.mean, view.logs)
+            if self.out_of_time:
+                return self.finished(view, A @ view.noise @ A.T + added)
+
+    def refine(self, line: Iterate) -> None:
+        """A tolerance with which the numerical standard deviation should meet the target."""
+        wanted = 0.5 * self.target / line.numerical if line.numerical > 0 else 0.0
+        self.precision = max(FINEST, self.precision * min(GAIN, wanted))
+
+    def note(self, view: View, step: np.ndarray, cov: np.ndarray) -> Iterate:
+        """A new line of the history; `target` is how precise the result should be."""
+        error = view.norm(_statistical(view, self.w, self.rule.power))
+        line = Iterate(view.value, view.length(step), view.norm(cov), error, self.precision)
+        self.history.append(line)
+        self.report(line)
+        # weights that add up to one are one observation, as far from the mean as the data are
+        known = error if np.isfinite(error) else view.spread
+        self.target = max(self.rule.fraction * known, self.rule.tol * view.spread)
+        return line
+
+    def left_over(self, view: View) -> np.ndarray:
+        """Covariance of how far mu is from the end of the iteration after the last step.
+
+        Steps of Newton square their length, measured in the spread of the data; where they do not,
+        the next one shrinks at least as the last did. Which way it would go is not known.
+        """
+        last = self.history[-1].step
+        before = self.history[-2].step if len(self.history) > 1 else np.inf
+        shrinking = max(last / before if before > 0 else 0.0, last / view.spread)
+        following = last * min(shrinking, 1.0)
+        return following**2 * np.linalg.inv(view.tensor) / len(view.point)
+
+    def line_search(self, view: View, step: np.ndarray) -> View | None:
+        slope = float(view.v @ view.tensor @ step)
+        for size in 0.5 ** np.arange(HALVINGS):
+            point = retracted(self.manifold.metric, view.point, size * step)
+            if not _is_positive(tensor_at(self.manifold.metric, point)):
+                continue
+            new = self.after(view, size * step)
+            slack = SLACK * view.value + DEVIATIONS * (view.value_std + new.value_std)
+            if new.value <= view.value - SUFFICIENT * size * slope + slack:  # false for NaN
+                return new
+        return None
+
+    def finished(self, view: View, cov: np.ndarray) -> Centre:
+        step, logs = self.history[-1].step, view.logs
+        numerical, lost = view.norm(cov), int(np.sum(~logs.converged))
+        problems = []
+        if not step <= max(self.target, self.history[-1].numerical):
+            problems.append(f"the last of {len(self.history)} steps was {step:.2g} long")
+        if not numerical <= self.target:
+            problems.append(
+                f"the numerical standard deviation, {numerical:.2g}, is above the target of "
+                f"{self.target:.2g}; a more precise solver may help"
+            )
+        if lost:
+            problems.append(f"{lost} of {len(logs.converged)} geodesics did not converge")
+        message = "; ".join(problems) or "converged"
+        statistical = _statistical(view, self.w, self.rule.power)
+        return Centre(view.point, cov, statistical, logs, self.history, not problems, message)
+
+
+def _view(metric: Metric, point: np.ndarray, logs: Logs, w: np.ndarray, power: float) -> View:
+    """Sum, gradient and Hessian; geodesics that failed still count with what they have."""
+    tensor = tensor_at(metric, point)
+    shares = w / w.sum()
+    d, g = _pulls(logs.length, shares, power)
+    units = logs.vectors / d[:, None]
+    across = (2.0 - power) * (g * units.T) @ (units @ tensor)
+    v = g @ logs.vectors
+    # a point that is met holds back the median with its weight (Vardi & Zhang, 2000)
+    size, held = np.sqrt(max(v @ tensor @ v, 0.0)), np.sum(shares[g == 0.0])
+    v = v * max(0.0, 1.0 - held / size) if held > 0 and size > 0 else v
+    square = np.sum(shares * logs.length**2)
+    return View(
+        point=point,
+        logs=logs,
+        tensor=tensor,
+        value=float(np.sum(shares * logs.length**power) / power),
+        value_std=float(np.sqrt(np.sum((g * d) ** 2 * logs.length_var))),
+        pull=float(np.sum(g)),
+        v=v,
+        hessian=-np.tensordot(g, logs.slopes, 1) - across,
+        noise=np.tensordot(g**2, logs.cov, 1),
+        spread=float(np.sqrt(max(square, np.finfo(float).tiny))),
+    )
+
+
+def _pulls(length: np.ndarray, shares: np.ndarray, power: float) -> tuple[np.ndarray, np.ndarray]:
+    """Distances, none of them zero, and the factors g_i of the logarithms in the gradient.
+
+    A point that is met pulls in no direction: g_i is zero, unless p = 2, where it does not matter.
+    """
+    typical = np.sqrt(np.sum(shares * length**2))
+    met = length <= COINCIDENT * typical
+    d = np.where(met, 1.0, length)
+    return d, np.where(met & (power < 2.0), 0.0, shares * d ** (power - 2.0))
+
+
+def _newton_step(view: View) -> np.ndarray:
+    """B such that B v is Newton's step, or the gradient where that does not lead downhill."""
+    # symmetric in the inner product M, up to what vanishes with the gradient
+    form = view.tensor @ view.hessian
+    if np.isfinite(form).all():
+        eigenvalues = np.linalg.eigvalsh(0.5 * (form + form.T))
+        if eigenvalues[0] > LEAST_CURVATURE * eigenvalues[-1]:
+            return np.linalg.inv(view.hessian)
+    rate = 1.0 / view.pull if view.pull > 0 else 0.0  # right in flat space; Weiszfeld's for p = 1
+    return rate * np.eye(len(view.v))
+
+
+def _statistical(view: View, w: np.ndarray, power: float) -> np.ndarray:
+    """Covariance of the minimiser over data sets like this one: H^-1 cov(g) H^-T / n.
+
+    One observation says nothing of how much another would differ: NaN.
+    """
+    total = w.sum()
+    if total <= 1.0:
+        return np.full_like(view.tensor, np.nan)
+    shares = w / total
+    _, g = _pulls(view.logs.length, shares, power)
+    pulls = view.logs.vectors * (g / shares)[:, None] - g @ view.logs.vectors
+    cov = (shares * pulls.T) @ pulls / (total - 1.0)
+    try:
+        inverse = np.linalg.inv(view.hessian)
+    except np.linalg.LinAlgError:
+        return cov
+    return inverse @ cov @ inverse.T
+
+
+def _is_positive(tensor: np.ndarray) -> bool:
+    return bool(np.isfinite(tensor).all() and np.linalg.eigvalsh(tensor)[0] > 0)
+
+
+def retracted(metric: Metric, point: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """exp_point(step) to second order."""
+    return point + step + 0.5 * metric.accelerations(point[None], step[None])[0]
+
+
+def tensor_at(metric: Metric, point: np.ndarray) -> np.ndarray:
+    """M (D, D) at one point (D,)."""
+    return metric.tensors_at(point[None])[0]

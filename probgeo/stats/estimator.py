@@ -1,0 +1,88 @@
+"""What all estimators share: how data, weights and manifolds are checked, progress and tables."""
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from probgeo.geometry import Manifold
+from probgeo.metrics import Flat, as_metric
+from probgeo.metrics.learners import Learner
+from probgeo.ode.curve import ConvergenceWarning
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class ManifoldEstimator(BaseEstimator):
+    """The base: a parameter `manifold`, and `manifold_`, which the data are seen on.
+
+    The parameter may be a manifold, a metric, a learner of metrics, which is fitted to the data,
+    or None for flat space.
+    """
+
+    manifold: Any
+    manifold_: Manifold
+    verbose: int
+
+    def _fit_manifold(self, X: np.ndarray, y: Any = None) -> Manifold:
+        """The manifold for points X (P, D); it becomes `manifold_`."""
+        given = self.manifold
+        if isinstance(given, Learner):
+            given = clone(given).fit(X, y).metric_
+        if not isinstance(given, Manifold):
+            given = Manifold(Flat() if given is None else as_metric(given))
+        as_metric(given.metric, X.shape[1])
+        self.manifold_ = given
+        return given
+
+    def _points(self, X: Any, *, reset: bool, least: int = 1) -> np.ndarray:
+        points = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=least)
+        return np.ascontiguousarray(points)
+
+    def _weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(
+            f"{type(self).__name__} did not converge: {message}. See `converged_` and `message_`.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+    def summary(self) -> "pandas.DataFrame":
+        """What was found and how well it is known, as a table of pandas."""
+        from probgeo.export import table
+
+        check_is_fitted(self)
+        index, columns = self._summary()
+        frame = table(columns, (len(next(iter(columns.values()))),))
+        return frame.rename_axis(index)
+
+    def _summary(self) -> tuple[str, dict[str, Any]]:
+        """What a row of the table is, and its columns."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags
+
+
+def merged(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Different points, sorted, and their weights, so that neither order nor repetition matters.
+
+    Points of weight zero are left out: those that are kept are worth solving geodesics for.
+    """
+    used = weights > 0
+    distinct, inverse = np.unique(X[used], axis=0, return_inverse=True)
+    return distinct, np.bincount(inverse.ravel(), weights=weights[used])
+
+
+def iterations_bar(name: str, verbose: int) -> Any:
+    """A bar that counts iterations, if that is wanted."""
+    from tqdm.auto import tqdm
+
+    return tqdm(desc=name, unit=" iterations", disable=not verbose, leave=False)

@@ -1,0 +1,231 @@
+"""Frechet means with error bars."""
+
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from probgeo._checks import as_positive, as_whole_number, one_of
+from probgeo.gaussian import Gaussian, ScalarGaussian
+from probgeo.geometry import Manifold
+from probgeo.geometry.logarithms import Logs
+from probgeo.stats.descent import Centre, CentreRule, Descent, Iterate
+from probgeo.stats.estimator import ManifoldEstimator, iterations_bar, merged
+
+POWER = {"mean": 2.0, "median": 1.0}
+FEW = 64  # points that say where the centre of many is, to an eighth of their spread
+
+
+class CentreEstimator(ManifoldEstimator):
+    """The base of `FrechetMean` and `GeometricMedian`."""
+
+    _power: float
+
+    def __init__(
+        self,
+        manifold: Any = None,
+        *,
+        step: Literal["newton", "fixed"] = "newton",
+        alpha: float = 1.0,
+        max_iter: int = 30,
+        fraction: float = 0.1,
+        tol: float = 1e-8,
+        init: Any = None,
+        n_init: int = 1,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.manifold = manifold
+        self.step = step
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.fraction = fraction
+        self.tol = tol
+        self.init = init
+        self.n_init = n_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Find the centre of X (P, D); weights (P,) count like repetitions of a point."""
+        points = self._points(X, reset=True)
+        weights = self._weights(sample_weight, points)
+        manifold = self._fit_manifold(points, y)
+        distinct, totals = merged(points, weights)
+        centre = self.centre(manifold, distinct, totals)
+        self._keep(centre, totals)
+        if not centre.converged:
+            self._warn(centre.message)
+        return self
+
+    def centre(
+        self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, guess: Logs | None = None
+    ) -> Centre:
+        """The centre of points (P, D) of positive weight, all different, and its logarithms.
+
+        `guess` are logarithms of these points at `init`, or nearby.
+        """
+        rule, best = self._rule(), None
+        starts = _first_points(X, weights, self.init, self.n_init, self.random_state)
+        with iterations_bar(type(self).__name__, self.verbose) as bar:
+
+            def report(line: Iterate) -> None:
+                bar.set_postfix(step=f"{line.step:.1e}", numerical=f"{line.numerical:.1e}")
+                bar.update()
+
+            for start in starts:
+                if len(X) > 2 * FEW and self.init is None and rule.alpha is None:
+                    some = _sample(X, weights, FEW, self.random_state)
+                    start = Descent(manifold, some, np.ones(FEW), rule).run(start).point
+                found = Descent(manifold, X, weights, rule, report).run(start, guess)
+                if best is None or _is_better(found, best):
+                    best = found
+        assert best is not None
+        return best
+
+    def _rule(self) -> CentreRule:
+        one_of("step", self.step, ("newton", "fixed"))
+        as_whole_number("n_init", self.n_init, 1)
+        return CentreRule(
+            power=self._power,
+            max_iter=as_whole_number("max_iter", self.max_iter, 1),
+            fraction=as_positive("fraction", self.fraction, or_zero=True),
+            tol=as_positive("tol", self.tol),
+            alpha=as_positive("alpha", self.alpha) if self.step == "fixed" else None,
+        )
+
+    def _keep(self, centre: Centre, weights: np.ndarray) -> None:
+        shares, logs = weights / weights.sum(), centre.logs
+        self._centre = Gaussian.unchecked(centre.point, centre.cov)
+        self.statistical_cov_ = centre.statistical
+        self.standard_error_ = np.sqrt(np.maximum(np.diagonal(centre.statistical), 0.0))
+        self.variance_ = ScalarGaussian.unchecked(
+            np.sum(shares * logs.length**2),
+            np.sum((2.0 * shares * logs.length) ** 2 * logs.length_var),
+        )
+        self.history_ = centre.history
+        self.n_iter_ = len(centre.history)
+        self.n_lost_ = int(np.sum(~logs.converged))
+        self.converged_ = centre.converged
+        self.message_ = centre.message
+
+    def _summary(self) -> tuple[str, dict[str, Any]]:
+        return "coordinate", {
+            "mean": self._centre.mean,
+            "numerical_std": self._centre.std,
+            "standard_error": self.standard_error_,
+        }
+
+
+def _is_better(new: Centre, old: Centre) -> bool:
+    if new.converged != old.converged:
+        return new.converged
+    return new.history[-1].value < old.history[-1].value
+
+
+def _sample(X: np.ndarray, weights: np.ndarray, count: int, seed: Any) -> np.ndarray:
+    """Some of the data, those of much weight more often, perhaps repeatedly."""
+    chosen = check_random_state(seed).choice(len(X), count, p=weights / weights.sum())
+    return np.ascontiguousarray(X[np.sort(chosen)])
+
+
+def _first_points(
+    X: np.ndarray, weights: np.ndarray, init: Any, count: int, seed: Any
+) -> np.ndarray:
+    """Where to start: a given point, or the data nearest to their average, then random ones."""
+    if init is not None:
+        point = np.array(init.mean if isinstance(init, Gaussian) else init, dtype=float)
+        if point.shape != X.shape[1:] or not np.isfinite(point).all():
+            raise ValueError(f"init must be a finite point of shape {X.shape[1:]}, got {init!r}")
+        return point[None]
+    average = np.average(X, axis=0, weights=weights)
+    nearest = X[np.argmin(np.sum((X - average) ** 2, axis=1))]
+    others = check_random_state(seed).permutation(len(X))[: count - 1]
+    return np.concatenate([nearest[None], X[others]])
+
+
+class FrechetMean(CentreEstimator):
+    """The point with the least sum of squared geodesic distances to the data.
+
+    Its numerical uncertainty, that of all the geodesics, is in `mean_`; how much it would change
+    with other data of the same kind is in `standard_error_`. Geodesics are solved roughly at first,
+    and more precisely only until the first is a small fraction of the second.
+
+    Parameters
+    ----------
+    manifold : Manifold, metric or learner of metrics, optional
+        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data. A manifold
+        with a solver of its own is solved with just that.
+    step : "newton" | "fixed"
+        Newton's method with a line search, or `max_iter` steps exp_mu(alpha v), v the mean of the
+        logarithms, as in the paper (Eq. 5).
+    alpha : float
+        The fixed rate.
+    max_iter : int
+    fraction : float
+        Of the statistical standard error: the largest numerical standard deviation that is good
+        enough.
+    tol : float
+        Where the standard error is zero, as for equal points: the same, relative to the root mean
+        square distance.
+    init : array (D,), optional
+        Where to start; by default the data point nearest to the average.
+    n_init : int
+        How many starts, all but the first at random points of the data. The best is kept: on a
+        manifold there may be several local (Karcher) means.
+    random_state : int
+    verbose : int
+        A progress bar, if not zero.
+
+    Attributes
+    ----------
+    mean_ : Gaussian (D,)
+        With the numerical covariance.
+    standard_error_ : array (D,)
+        Statistical; the whole covariance is `statistical_cov_` (D, D). NaN for one point.
+    variance_ : ScalarGaussian
+        Mean squared distance to the data.
+    n_iter_ : int
+    converged_, message_
+        Whether the iteration has settled and the numerical standard deviation is as small as
+        `fraction` asks for, or why not.
+    manifold_ : Manifold
+    n_lost_ : int
+        Geodesics to different points that did not converge; they count with what they have.
+    history_ : list
+        Value, length of step, numerical and statistical standard deviations and precision of the
+        geodesics, iteration by iteration.
+
+    Examples
+    --------
+    >>> from probgeo import metrics
+    >>> X = [[-1.0, 1.0], [1.0, 1.0]]
+    >>> mean = FrechetMean(metrics.HalfPlane()).fit(X).mean_.mean
+    >>> bool(abs(mean[0]) < 1e-3), round(float(mean[1]), 2)  # on the circle through both
+    (True, 1.41)
+    """
+
+    _power = POWER["mean"]
+
+    @property
+    def mean_(self) -> Gaussian:
+        return self._centre
+
+
+class GeometricMedian(CentreEstimator):
+    """The point with the least sum of geodesic distances to the data: outliers pull it little.
+
+    Parameters and attributes are those of `FrechetMean`, with `median_` instead of `mean_`. Where
+    the median is one of the data the sum has a kink, and error bars mean little.
+
+    Examples
+    --------
+    >>> GeometricMedian().fit([[0.0], [1.0], [100.0]]).median_.mean.round(6).tolist()
+    [1.0]
+    """
+
+    _power = POWER["median"]
+
+    @property
+    def median_(self) -> Gaussian:
+        return self._centre

@@ -1,0 +1,252 @@
+"""Geodesic regression: points on a manifold that follow a number.
+
+c(t) = exp_p((t - t0) v) is fitted to points x_i at t_i, so that sum_i w_i d(c(t_i), x_i)^2 is
+least. Gauss-Newton: the curve moves by X_i (dp, dv) at t_i, with X the solution of the geodesic
+equation linearised along the curve, and what is wanted there are the logarithms r_i of x_i.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from probgeo._checks import as_positive, as_whole_number
+from probgeo.gaussian import Gaussian, ScalarGaussian
+from probgeo.geometry import Manifold
+from probgeo.geometry.logarithms import Logs, logarithms
+from probgeo.ode.curve import Curve
+from probgeo.stats.estimator import ManifoldEstimator, iterations_bar
+from probgeo.stats.mean import FrechetMean
+
+HALVINGS = 8
+PRECISION = 1e-8  # of the curve that is fitted
+
+
+class Fitted(NamedTuple):
+    """A curve and how well it fits."""
+
+    p: np.ndarray
+    v: np.ndarray
+    logs: Logs  # from the curve to the points
+    turns: np.ndarray  # (P, D, 2 D): how the curve moves with (p, v)
+    roots: np.ndarray  # (P, D, D): R with M = R R' on the curve
+    value: float  # mean squared distance
+
+
+class GeodesicRegression(RegressorMixin, ManifoldEstimator):
+    """A geodesic that follows a number: `fit(t, x)` with t (P,) or (P, 1) and points x (P, D).
+
+    Parameters
+    ----------
+    manifold : Manifold, metric or learner of metrics, optional
+        Flat space by default, where this is linear regression. A learner (`metrics.Mixture()`) is
+        fitted to the points.
+    max_iter : int
+    tol : float
+        Length of a step, over the root mean square distance of the data from their mean, that is
+        not worth another one.
+    verbose : int
+
+    Attributes
+    ----------
+    intercept_ : Gaussian (D,)
+        The point of the curve at `t_mean_`, the mean of t, with its numerical covariance.
+    coef_ : Gaussian (D,)
+        Its velocity there.
+    statistical_cov_ : array (2 D, 2 D)
+        Of intercept and velocity over data sets like this one.
+    residual_variance_ : ScalarGaussian
+        Mean squared distance of the data from the curve.
+    r2_ : float
+        One minus that over the mean squared distance from the Frechet mean.
+    n_iter_, converged_, message_
+    manifold_ : Manifold
+
+    Examples
+    --------
+    >>> t = np.array([0.0, 1.0, 2.0])
+    >>> model = GeodesicRegression().fit(t, np.stack([t, 1.0 - 2.0 * t], axis=1))
+    >>> model.coef_.mean.round(6).tolist(), model.predict([3.0]).round(6).tolist()
+    ([1.0, -2.0], [[3.0, -5.0]])
+    """
+
+    def __init__(
+        self, manifold: Any = None, *, max_iter: int = 50, tol: float = 1e-5, verbose: int = 0
+    ) -> None:
+        self.manifold = manifold
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GeodesicRegression":
+        """Fit the curve to points y (P, D) at the numbers X (P,) or (P, 1)."""
+        t, points = validate_data(
+            self, _column(X), y, multi_output=True, y_numeric=True, dtype=np.float64
+        )
+        if t.shape[1] != 1:
+            raise ValueError(f"X must be one number for each point, got shape {t.shape}")
+        points = points[:, None] if points.ndim == 1 else points
+        weights = self._weights(sample_weight, t)
+        if np.ptp(t[weights > 0]) == 0:
+            raise ValueError("X must have at least two different values of positive weight")
+        manifold = self._fit_manifold(points)
+        shares = weights / weights.sum()
+        self.t_mean_ = float(shares @ t[:, 0])
+        times = t[:, 0] - self.t_mean_
+        used = shares > 0
+        mean = FrechetMean().centre(manifold, points[used], weights[used])
+        around = mean.logs.length**2 @ shares[used]
+        slopes = shares[used] * times[used] / (shares @ times**2)
+        current = _fitted(manifold, mean.point, slopes @ mean.logs.vectors, times, points, shares)
+        tolerance = float(as_positive("tol", self.tol)) * np.sqrt(around)
+        message = f"the last of {self.max_iter} steps was longer than `tol` allows"
+        n_iter = 0
+        with iterations_bar("GeodesicRegression", self.verbose) as bar:
+            while n_iter < as_whole_number("max_iter", self.max_iter, 1):
+                n_iter += 1
+                bar.update()
+                step = _gauss_newton(current, shares)
+                length = np.sqrt(np.sum(shares * np.sum(_moved(current, step) ** 2, axis=1)))
+                if length <= tolerance:
+                    message = ""
+                    break
+                following = _line_search(manifold, current, step, times, points, shares)
+                if following is None:
+                    message = f"no step from one of length {length:.2g} on brings the curve closer"
+                    break
+                current = following
+        self._keep(current, shares, weights, around)
+        lost = int(np.sum(~current.logs.converged))
+        message = message or (f"{lost} geodesics did not converge" if lost else "")
+        self.n_iter_, self.converged_, self.message_ = n_iter, not message, message or "converged"
+        self._flat_output = y is not None and np.ndim(y) == 1
+        if message:
+            self._warn(message)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Points (P, D) of the curve at X (P,) or (P, 1)."""
+        check_is_fitted(self)
+        t = validate_data(self, _column(X), reset=False, dtype=np.float64)[:, 0]
+        p, v = self.intercept_.mean, self.coef_.mean
+        points, _ = _along(self.manifold_, p, v, t - self.t_mean_)
+        return points[:, 0] if self._flat_output else points
+
+    def geodesic(self, t: float) -> Curve:
+        """The curve from `t_mean_` to t, on [0, 1], with the uncertainty of point and velocity."""
+        check_is_fitted(self)
+        reach = float(t) - self.t_mean_
+        velocity = Gaussian.unchecked(reach * self.coef_.mean, reach**2 * self.coef_.cov)
+        return self.manifold_.shoot(self.intercept_, velocity)
+
+    def _keep(self, found: Fitted, shares: np.ndarray, weights: np.ndarray, around: float) -> None:
+        design = _design(found)
+        D, total = len(found.p), weights.sum()
+        weighted = shares[:, None, None] * design
+        inverse = np.linalg.pinv(np.tensordot(weighted, design, ((0, 1), (0, 1))))
+        noise = found.roots.transpose(0, 2, 1) @ found.logs.cov @ found.roots
+        spread = np.tensordot(weighted, noise @ weighted, ((0, 1), (0, 1)))
+        numerical = inverse @ spread @ inverse
+        self.intercept_ = Gaussian.unchecked(found.p, numerical[:D, :D])
+        self.coef_ = Gaussian.unchecked(found.v, numerical[D:, D:])
+        each = found.value / D * total / max(total - 2.0, 1.0)
+        self.statistical_cov_ = each * inverse / total
+        logs = found.logs
+        self.residual_variance_ = ScalarGaussian.unchecked(
+            np.float64(found.value),
+            np.sum((2.0 * shares * logs.length) ** 2 * logs.length_var),
+        )
+        self.r2_ = float(1.0 - found.value / around) if around > 0 else 0.0
+
+    def _summary(self) -> tuple[str, dict[str, Any]]:
+        D = len(self.coef_.mean)
+        errors = np.sqrt(np.maximum(np.diagonal(self.statistical_cov_), 0.0))
+        return "coordinate", {
+            "intercept": self.intercept_.mean,
+            "intercept_numerical_std": self.intercept_.std,
+            "intercept_standard_error": errors[:D],
+            "coef": self.coef_.mean,
+            "coef_numerical_std": self.coef_.std,
+            "coef_standard_error": errors[D:],
+        }
+
+
+def _column(X: Any) -> Any:
+    return np.asarray(X)[:, None] if np.ndim(X) == 1 else X
+
+
+def _fitted(
+    manifold: Manifold,
+    p: np.ndarray,
+    v: np.ndarray,
+    times: np.ndarray,
+    points: np.ndarray,
+    shares: np.ndarray,
+    guess: Logs | None = None,
+) -> Fitted | None:
+    """The curve with point p and velocity v, if there is one."""
+    curve, turns = _along(manifold, p, v, times)
+    if not np.isfinite(curve).all():
+        return None
+    logs = logarithms(manifold, curve, points, guess)
+    roots = np.linalg.cholesky(manifold.metric.tensors_at(curve))
+    return Fitted(p, v, logs, turns, roots, float(shares @ logs.length**2))
+
+
+def _design(found: Fitted) -> np.ndarray:
+    return found.roots.transpose(0, 2, 1) @ found.turns
+
+
+def _gauss_newton(found: Fitted, shares: np.ndarray) -> np.ndarray:
+    """(dp, dv) of the linear least squares problem."""
+    wanted = np.einsum("pij,pi->pj", found.roots, found.logs.vectors)
+    scale = np.sqrt(shares)
+    rows = (scale[:, None, None] * _design(found)).reshape(-1, 2 * len(found.p))
+    return np.linalg.lstsq(rows, (scale[:, None] * wanted).ravel(), rcond=None)[0]
+
+
+def _moved(found: Fitted, step: np.ndarray) -> np.ndarray:
+    """How far the curve moves at all t_i, in orthonormal coordinates."""
+    return _design(found) @ step
+
+
+def _line_search(
+    manifold: Manifold,
+    found: Fitted,
+    step: np.ndarray,
+    times: np.ndarray,
+    points: np.ndarray,
+    shares: np.ndarray,
+) -> Fitted | None:
+    D, size = len(found.p), 1.0
+    for _ in range(HALVINGS):
+        p, v = found.p + size * step[:D], found.v + size * step[D:]
+        new = _fitted(manifold, p, v, times, points, shares, found.logs)
+        if new is not None and new.value < found.value:
+            return new
+        size *= 0.5
+    return None
+
+
+def _along(
+    manifold: Manifold, p: np.ndarray, v: np.ndarray, times: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """exp_p(t v) at all times, (P, D), and its derivatives by (p, v), (P, D, 2 D)."""
+    D = len(p)
+    points = np.tile(p, (len(times), 1))
+    turns = np.tile(np.eye(D, 2 * D), (len(times), 1, 1))
+    precise = Manifold(manifold.metric).with_precision(PRECISION)
+    # how a curve moves with uncertain p and v is how it depends on them
+    start = Gaussian.unchecked(p, np.eye(D))
+    for sign in (1.0, -1.0):
+        here = sign * times > 0.0
+        if not here.any():
+            continue
+        reach = sign * np.max(np.abs(times[here]))
+        curve = precise.shoot(start, Gaussian.unchecked(reach * v, np.eye(D)), progress=False)
+        part = times[here] / reach
+        points[here] = curve.mean(part)
+        turns[here] = curve.posterior.boundary_columns(part, 0).reshape(-1, D, 2 * D)
+        turns[here, :, D:] *= reach
+    return points, turns
