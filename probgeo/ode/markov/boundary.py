@@ -172,31 +172,33 @@ class Work:
 
     def _judge(self, numbers: np.ndarray, settled: Settled) -> None:
         """Good enough, to be refined, or as good as it gets."""
-        curves = settled.curves
+        curves, limits = settled.curves, self.solver
         errors = estimated_errors(curves, settled.linear, settled.defects)
         bars = error_bars(curves, errors)
-        size = curves.size()
-        tolerance = self.solver.atol + self.solver.rtol * size
-        with np.errstate(invalid="ignore"):
-            excess = 2 * bars.largest / tolerance
+        size, width = curves.size(), 2 * bars.largest
+        tolerance = limits.atol + limits.rtol * size
         doubtful = self._doubtful(settled, errors)
-        resolved = 2 * bars.largest <= RESOLVED * size
-        self.doubts[numbers] += doubtful * np.where(resolved, 1.0, 0.5)
-        singular = doubtful & (self.doubts[numbers] > DOUBTS)
+        self.doubts[numbers] += doubtful * np.where(width <= RESOLVED * size, 1.0, 0.5)
+
         partly = self.share[numbers] < 1.0
-        solved = partly & (2 * bars.largest <= SKETCHED * size)
-        self._turn_on(numbers, settled, solved)
-        enough = (excess <= 1.0) & ~doubtful & ~partly
-        if self.solver.n_points is not None:
-            on_own = curves.sizes == self.solver.n_points
-            self._onto_own_mesh(numbers, curves, ~on_own & ~singular)
-            enough, singular = on_own & ~singular, singular & on_own
-            finest = np.zeros_like(enough)
+        singular = doubtful & (self.doubts[numbers] > DOUBTS) & ~partly
+        further = partly & (width <= SKETCHED * size)
+        if limits.n_points is None:
+            enough = (width <= tolerance) & ~doubtful & ~partly
+            finest = (curves.sizes >= limits.max_points) | (self.rounds[numbers] > ROUNDS)
+            finest &= ~(enough | singular | further)
+            onto_own = np.zeros_like(enough)
         else:
-            finest = (curves.sizes >= self.solver.max_points) | (self.rounds[numbers] > ROUNDS)
-            finest &= ~enough & ~singular & ~partly
-            refine = ~(enough | singular | finest | solved)
-            self._refine(numbers, curves, errors, excess, doubtful, refine)
+            own = (curves.sizes == limits.n_points) & ~partly
+            enough, singular = own & ~doubtful, own & doubtful
+            onto_own = ~own & ~partly
+            finest = partly & ~further & (self.rounds[numbers] > ROUNDS)
+        refine = ~(enough | singular | finest | further | onto_own)
+
+        self._turn_on(numbers, curves, further)
+        self._onto_own_mesh(numbers, curves, onto_own)
+        excess = np.where(width > 0, width / np.maximum(tolerance, 1e-300), 0.0)
+        self._refine(numbers, curves, errors, excess, doubtful, refine)
         for which, status in ((enough, OK), (singular, SINGULAR), (finest, TOO_COARSE)):
             if which.any():
                 self._answer(numbers, settled, bars, which, status)
@@ -219,7 +221,7 @@ class Work:
         doubtful: np.ndarray,
         which: np.ndarray,
     ) -> None:
-        """Nodes where errors are, so that error bars become as small as asked for."""
+        """Nodes where errors are, until error bars are no longer `excess` times too wide."""
         members = np.flatnonzero(which)
         if not len(members):
             return
@@ -254,7 +256,7 @@ class Work:
         return on_mesh(curves, t, offsets_of(np.full(curves.count, points)))
 
     def _onto_own_mesh(self, numbers: np.ndarray, curves: Chains, which: np.ndarray) -> None:
-        members = np.flatnonzero(which & (self.share[numbers] == 1.0))
+        members = np.flatnonzero(which)
         if len(members):
             self.queue.append(Queue(numbers[members], self._own_mesh(curves.take(members))))
 
@@ -262,28 +264,27 @@ class Work:
 
     def _try_again(self, numbers: np.ndarray, settled: Settled) -> None:
         """Another first mesh, then continuation; in the end the answer that there is none."""
+        errors = estimated_errors(settled.curves, settled.linear, settled.defects)
+        with np.errstate(invalid="ignore"):
+            doubtful = (errors.sensitivity > SUSPICIOUS**2) & (settled.status == STALLED)
+        singular = doubtful & (self.doubts[numbers] > 0)
+        self.doubts[numbers] += doubtful
         self.attempt[numbers] += 1
         self.rounds[numbers] = 0
-        last = len(FIRST_ELEMENTS)
-        given_up = np.zeros(len(numbers), dtype=bool)
-        for i, number in enumerate(numbers):
-            attempt = self.attempt[number]
-            start = self.start.take(np.array([number]))
-            if attempt < last:
-                elements = np.full(len(start.v), FIRST_ELEMENTS[attempt] / len(start.v))
-                most = self.solver.max_points
-                self._enqueue(number, remeshed(start, elements, 3, most))
-            elif not self._turn_back(number, start):
-                given_up[i] = True
-        if given_up.any():
-            errors = estimated_errors(settled.curves, settled.linear, settled.defects)
-            worthless = _worthless(settled.curves)
-            with np.errstate(invalid="ignore"):
-                singular = given_up & (errors.sensitivity > SUSPICIOUS**2)
-            singular &= settled.status == STALLED
-            for which, status in ((singular, SINGULAR), (given_up & ~singular, settled.status)):
-                if which.any():
-                    self._answer(numbers, settled, worthless, which, status)
+        given_up = np.array(
+            [not (singular[i] or self._starts_anew(n)) for i, n in enumerate(numbers)]
+        )
+        for which, status in ((singular, SINGULAR), (given_up, settled.status)):
+            if which.any():
+                self._answer(numbers, settled, _worthless(settled.curves), which, status)
+
+    def _starts_anew(self, number: int) -> bool:
+        start, attempt = self.start.take(np.array([number])), self.attempt[number]
+        if attempt >= len(FIRST_ELEMENTS):
+            return self._turn_back(number, start)
+        elements = np.full(len(start.v), FIRST_ELEMENTS[attempt] / len(start.v))
+        self._enqueue(number, remeshed(start, elements, 3, self.solver.max_points))
+        return True
 
     def _turn_back(self, number: int, start: Chains) -> bool:
         """Continuation from the last share of f that could be solved, in smaller steps."""
@@ -303,16 +304,16 @@ class Work:
         self._enqueue(number, curves)
         return True
 
-    def _turn_on(self, numbers: np.ndarray, settled: Settled, which: np.ndarray) -> None:
+    def _turn_on(self, numbers: np.ndarray, curves: Chains, which: np.ndarray) -> None:
         """More of f, for members in continuation whose share of it is solved."""
         for i in np.flatnonzero(which):
             number = numbers[i]
-            curves = settled.curves.take(np.array([i]))
-            self.reached[number] = (self.share[number], curves)
+            own = curves.take(np.array([i]))
+            self.reached[number] = (self.share[number], own)
             self.growth[number] = min(self.growth[number] ** 1.5, 10.0)
             self.share[number] = min(1.0, self.share[number] * self.growth[number])
             self.rounds[number] = 0
-            self._enqueue(number, curves)
+            self._enqueue(number, own)
 
     def _enqueue(self, number: int, curves: Chains) -> None:
         self.queue.append(Queue(np.array([number]), curves))

@@ -34,6 +34,7 @@ class Basis:
     value, position, slope (K, k) : G_j'', G_j and G_j' at the points
     coefficients (k + 2, k) : of G_j, by powers of s
     richer_position, richer_slope (K, K) : G_j and G_j' of the polynomials through all K points
+    bump : how far a defect of size 1 that vanishes at the Gauss points bends an element of length 1
     """
 
     gauss: np.ndarray
@@ -44,6 +45,7 @@ class Basis:
     coefficients: np.ndarray
     richer_position: np.ndarray
     richer_slope: np.ndarray
+    bump: float
 
     @property
     def k(self) -> int:
@@ -69,8 +71,10 @@ def basis(k: int) -> Basis:
     line = Polynomial([-1.0, 2.0])
     powers = [Polynomial(legendre.leg2poly(column))(line).coef for column in series.T]
     coefficients = np.stack([np.pad(p, (0, k + 2 - len(p))) for p in powers], axis=1)
+    legendre_k = legendre.legval(points, np.eye(k + 1)[k])
     arrays = ((x + 1) / 2, (points + 1) / 2, value, position, slope, coefficients)
-    return Basis(*map(np.ascontiguousarray, (*arrays, richer_position, richer_slope)))
+    bump = float(np.abs(richer_position @ legendre_k).max())
+    return Basis(*map(np.ascontiguousarray, (*arrays, richer_position, richer_slope)), bump)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ import numpy as np
 from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov.collocation import BLAS, Basis, Chains, Linearised, looking
 
-# Of the weights of neighbours. On 67 problems with known solutions, rtol from 1e-2 to 1e-8: coverage
-# .94 to .97 and median normalised squared error .84 to .91; exp(-1/2): .93 to .96 and .96 to 1.16.
+# Of the weights of neighbours. On 67 problems with known solutions, rtol from 1e-2 to 1e-8:
+# coverage .94 to .97, median normalised squared error .84 to .91; exp(-1/2): .93 to .96 and
+# .96 to 1.16.
 DECAY = np.exp(-1.0)
 DOUBT = 0.1  # share of a change that its own defect may bring about
 INVISIBLE = 1e11  # sensitivity that rounding alone may lead to

@@ -19,8 +19,8 @@ GRADING = 1.0  # most by which the length of elements grows, per length
 def wanted(local: np.ndarray, allowed: np.ndarray, order: int) -> np.ndarray:
     """How many elements should replace each of some, whose errors (E,) fall like h^order."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        excess = np.where(local > 0, local / allowed, 0.0)
-    excess = np.nan_to_num(excess, nan=np.inf, posinf=MOST**order)
+        excess = np.where(local == 0, 0.0, local / allowed)
+    excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
     return np.clip(excess ** (1.0 / order), FEWEST, MOST)
 
 

@@ -270,11 +270,10 @@ class Iteration:
 def discretisation(curves: Chains, defects: np.ndarray) -> np.ndarray:
     """About how far the curves are from the solution for lack of nodes, by member.
 
-    A defect that vanishes at Gauss points bends an element by h^2 / 8 times its size at most, and
-    by a twentieth of that where it changes its sign as often as they ask for.
+    To leading order a defect that vanishes at Gauss points is a multiple of Legendre's polynomial.
     """
     size = np.abs(defects[:, curves.basis.k :]).max(axis=(1, 2))
-    return curves.largest(curves.h**2 * size) / 160.0
+    return curves.basis.bump * curves.largest(curves.h**2 * size)
 
 
 def _where(curves: Chains, which: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:

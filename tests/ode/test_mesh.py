@@ -1,0 +1,83 @@
+"""Meshes: equal shares of the error, limits of growth, curves that stay what they are."""
+
+import numpy as np
+import pytest
+
+from probgeo.ode.markov.collocation import Chains
+from probgeo.ode.markov.mesh import FEWEST, MOST, distribute, graded, on_mesh, remeshed, wanted
+from probgeo.ode.piecewise import PiecewisePosterior
+from probgeo.ragged import offsets_of
+from tests.ode.test_collocation import random_chains, random_sizes
+
+
+def test_an_error_64_times_too_large_needs_twice_the_elements():
+    numbers = wanted(np.array([64.0, 1.0, 1e30, 0.0, np.nan]), np.ones(5), 6)
+    np.testing.assert_allclose(numbers, [2.0, 1.0, MOST, FEWEST, MOST])
+
+
+@pytest.mark.loops
+class TestLoops:
+    @random_sizes
+    def test_distribute(self, seed):
+        """Nodes are where the wanted elements, summed up, are equal shares of their total."""
+        curves, rng = random_chains(seed)
+        numbers = rng.uniform(0.2, 4.0, len(curves.v))
+        counts = rng.integers(2, 12, curves.count)
+        offsets, t = offsets_of(counts), np.empty(counts.sum())
+        distribute(curves.t, curves.offsets, numbers, offsets, t)
+        for m in range(curves.count):
+            old = curves.t[curves.offsets[m] : curves.offsets[m + 1]]
+            share = np.cumsum(np.append(0.0, numbers[curves.member == m]))
+            expected = np.interp(np.linspace(0.0, share[-1], counts[m]), share, old)
+            np.testing.assert_allclose(t[offsets[m] : offsets[m + 1]], expected, rtol=1e-12)
+
+    @random_sizes
+    def test_graded(self, seed):
+        """The smallest numbers above the wanted ones whose elements grow no faster than allowed."""
+        curves, rng = random_chains(seed)
+        numbers = rng.uniform(0.1, 5.0, len(curves.v))
+        found = numbers.copy()
+        graded(curves.elements, curves.h, found, 0.5)
+        for m in range(curves.count):
+            own = curves.member == m
+            h, want = curves.h[own], numbers[own]
+            middle = np.cumsum(h) - h / 2
+            far = 0.5 * np.abs(middle[:, None] - middle)
+            expected = h / np.min(h / want + far, axis=1)
+            np.testing.assert_allclose(found[own], expected, rtol=1e-12)
+
+
+@random_sizes
+def test_curves_stay_what_they_are_on_finer_meshes(seed):
+    curves, _ = random_chains(seed)
+    halves = np.concatenate(
+        [
+            np.sort(np.concatenate([t, (t[1:] + t[:-1]) / 2]))
+            for t in np.split(curves.t, curves.offsets[1:-1])
+        ]
+    )
+    fine = on_mesh(curves, halves, offsets_of(2 * curves.sizes - 1))
+    for m in range(curves.count):
+        begin, end = curves.t[curves.offsets[m]], curves.t[curves.offsets[m + 1] - 1]
+        t = np.linspace(begin, end, 31)
+        means = [_posterior(one.take(np.array([m]))).mean(t, 0) for one in (curves, fine)]
+        np.testing.assert_allclose(means[0], means[1], atol=1e-11)
+
+
+def _posterior(curves: Chains) -> PiecewisePosterior:
+    envelope = np.ones_like(curves.y)
+    return PiecewisePosterior(curves.t, curves.offsets, curves.pieces(), None, envelope, 2, True)
+
+
+@random_sizes
+def test_ends_stay_and_numbers_are_kept_within_limits(seed):
+    curves, rng = random_chains(seed)
+    finer = remeshed(curves, rng.uniform(0.1, 5.0, len(curves.v)), 3, 9)
+    for rows, old in (
+        (finer.offsets[:-1], curves.offsets[:-1]),
+        (finer.offsets[1:] - 1, curves.offsets[1:] - 1),
+    ):
+        np.testing.assert_array_equal(finer.t[rows], curves.t[old])
+        np.testing.assert_allclose(finer.y[rows], curves.y[old], atol=1e-12)
+    assert np.all((finer.sizes >= 3) & (finer.sizes <= 9))
+    assert np.all(finer.h > 0)
