@@ -7,6 +7,7 @@ told.
 
 import importlib.util
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -191,7 +192,9 @@ def _tried(f: Any, function: Callable, call: _Call) -> tuple[str, tuple[int, ...
     errors: dict[str, Exception] = {}
     for kind in _trials(f):
         try:
-            return kind, TRIALS[kind](function, call)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return kind, TRIALS[kind](function, call)
         except TracedClosureError:
             raise
         except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
