@@ -112,7 +112,7 @@ def estimate_errors(
         solution,
     )
     columns = polynomials(elements, start[:, :D], solution[:, :, :D])
-    pieces, inside = without_bumps(steps.pieces, columns[..., 0])
+    pieces, inside = without_bumps(steps.pieces, columns[..., 0], elements, h)
     std = standard_deviations(steps.offsets, solution[:, -1, :D], inside)
     data = np.ascontiguousarray(columns[..., 1 + DRAWS :])
     return Estimate(pieces, std, data if data.shape[3] else None, defect, rates)
@@ -152,16 +152,20 @@ def polynomials(elements: np.ndarray, start: np.ndarray, columns: np.ndarray) ->
     return np.matmul(matrix, values.reshape(count, size, -1)).reshape(values.shape)
 
 
-def without_bumps(pieces: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def without_bumps(
+    pieces: np.ndarray, error: np.ndarray, elements: np.ndarray, h: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Curves as good inside the steps as at their ends, and the mean square (E, D) of what is left.
 
-    From the error (E, S + 1, D), a polynomial on every step, the cubic with the same values and
-    slopes at both ends stays; the rest is taken off the curve, which keeps its derivatives there.
+    From the error (E, S + 1, D), a polynomial on every step, the cubic with the same values at both
+    ends stays, and with the slopes J e that the defect has no part in: there is none at the end of
+    a step, so that each starts with the slope of the one before. The rest is taken off the curve.
     """
-    powers = np.arange(error.shape[1])
-    rise, slope = error[:, 1:].sum(axis=1), np.einsum("k,ekd->ed", powers, error)
-    first = error[:, 1]
-    kept = np.stack([error[:, 0], first, 3 * rise - 2 * first - slope, first + slope - 2 * rise], 1)
+    rise, end = error[:, 1:].sum(axis=1), np.einsum("k,ekd->ed", np.arange(error.shape[1]), error)
+    start = np.zeros_like(end)
+    start[1:] = end[:-1] * (h[1:] / h[:-1])[:, None]
+    start[elements[:-1][np.diff(elements) > 0]] = 0.0
+    kept = np.stack([error[:, 0], start, 3 * rise - 2 * start - end, start + end - 2 * rise], 1)
     bump = error.copy()
     bump[:, :4] -= kept
     degree = max(pieces.shape[1], error.shape[1])

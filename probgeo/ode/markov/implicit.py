@@ -91,10 +91,11 @@ class ImplicitWalk(Walk):
         size = rms(error / unit)
         again = np.flatnonzero(size > 1.0)  # f at a better place, where that decides
         if len(again):
-            moved = self.y + error
-            slopes = self.state_slopes(moved, self.values(self.t, moved))
-            error = np.matmul(filters, self._embedded(slopes, difference, h)[..., None])[..., 0]
-            size[again] = rms(error / unit)[again]
+            moved = (self.y + error)[again]
+            values = self.values(self.t[again], moved, self.active[again])
+            slopes = self._embedded(self.state_slopes(moved, values), difference[again], h[again])
+            error = np.matmul(filters[again], slopes[..., None])[..., 0]
+            size[again] = rms(error / unit[again])
         size[~solved] = np.nan
         curve = np.concatenate([self.y[:, None], self.y[:, None] + Z], axis=1)
         return Attempt(point, rates, size, (curve,), np.zeros(count, dtype=bool))

@@ -32,11 +32,16 @@ MEMORY = 2.0e7  # numbers in the Jacobians and columns of one chunk, at some fif
 class Settings(Protocol):
     """The fields of a solver that matter here."""
 
-    rtol: float
-    atol: float
-    n_points: int | None
-    max_points: int
-    stiff: bool
+    @property
+    def rtol(self) -> float: ...
+    @property
+    def atol(self) -> float: ...
+    @property
+    def n_points(self) -> int | None: ...
+    @property
+    def max_points(self) -> int: ...
+    @property
+    def stiff(self) -> bool: ...
 
 
 @dataclass

@@ -61,8 +61,8 @@ def judge_steps(
     """Error of every step over its tolerance, and h times the dominant eigenvalue.
 
     The estimates e5 and e3 of orders 5 and 3 are combined as h e5^2 / (e5^2 + e3^2 / 100)^(1/2).
-    Components of y^(m) are measured by atol + rtol max|y^(m)|, the largest so far or at the new
-    point, and averaged.
+    Components of y are measured by atol + rtol max|y|, the largest so far or at the new point,
+    those of y' by the same share of max|y'|, and averaged.
 
     k (13, A, n), point, last_stage and start (A, n), h, rtol and atol (A,), size (A, q) largest
     entries of y^(m) so far; error and stiffness (A,) are written to.
@@ -72,16 +72,14 @@ def judge_steps(
     dimension = n // order
     stages = k.shape[0]
     for a in range(members):
-        sum5 = 0.0
-        sum3 = 0.0
-        above = 0.0
-        below = 0.0
+        sum5, sum3, above, below, tolerance = 0.0, 0.0, 0.0, 0.0, 1.0
         for m in range(order):
             largest = size[a, m]
             for i in range(m * dimension, (m + 1) * dimension):
                 largest = max(largest, abs(point[a, i]))
-            unit = rtol[a] * largest + (atol[a] if m == 0 else 0.0)
-            unit = max(unit, 1e-300)
+            if m == 0:
+                tolerance = rtol[a] + (atol[a] / largest if largest > 0.0 else 1.0)
+            unit = max(tolerance * largest, 1e-300)
             for i in range(m * dimension, (m + 1) * dimension):
                 five = 0.0
                 three = 0.0

@@ -134,11 +134,12 @@ class Walk(ABC):
         pieces = self.pieces(member, t, h, tuple(record))
         return in_order(member, t, h, pieces, self.reached, self.t1, self.status, self.evaluations)
 
-    def values(self, t: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """f (A, D) at one point of every active member."""
-        self.evaluations[self.active] += 1
+    def values(self, t: np.ndarray, y: np.ndarray, active: np.ndarray | None = None) -> np.ndarray:
+        """f (A, D) at one point of every active member, or of these."""
+        active = self.active if active is None else active
+        self.evaluations[active] += 1
         state = y.reshape(len(y), self.order, self.dimension)
-        return self.field.values(t, state, self.members[self.active])
+        return self.field.values(t, state, self.members[active])
 
     def state_slopes(self, y: np.ndarray, values: np.ndarray) -> np.ndarray:
         """(y', f) (..., n) from states and f there."""
@@ -147,11 +148,12 @@ class Walk(ABC):
     def units(self) -> np.ndarray:
         """Local tolerance (A, n) of every component of the state."""
         rtol, atol = self.demand.rtol[self.active], self.demand.atol[self.active]
-        unit = rtol[:, None] * self.size
-        unit[:, 0] += atol
+        size = self.size[:, 0]
+        tolerance = rtol + np.where(size > 0, atol / np.where(size > 0, size, 1.0), 1.0)
+        unit = tolerance[:, None] * self.size
         if self.order == 2:  # at rest: as fast as f would make it over the interval
             fall = np.abs(self.slopes).max(axis=1) * (self.t1 - self.t0)
-            unit[:, 1] += np.where(unit[:, 1] == 0, rtol * fall, 0.0)
+            unit[:, 1] += np.where(unit[:, 1] == 0, tolerance * fall, 0.0)
         return np.repeat(np.maximum(unit, 1e-300), self.dimension, axis=1)
 
     def _first_steps(self) -> np.ndarray:
@@ -216,7 +218,9 @@ class Walk(ABC):
         self.accepted(accepted, h, record)
         self._keep(~(arrived | lost | long))
 
-    def accepted(self, accepted: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> None:
+    def accepted(  # noqa: B027 (most have nothing to remember)
+        self, accepted: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
+    ) -> None:
         """What a method remembers of the steps of active members, before some of them leave."""
 
     def _leave(self, gone: np.ndarray, status: int) -> None:
