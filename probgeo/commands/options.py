@@ -12,8 +12,7 @@ def parser() -> argparse.ArgumentParser:
     command_line = argparse.ArgumentParser(
         prog="probgeo",
         description="Statistics on learned Riemannian manifolds, with error bars.",
-        epilog="Most of the time of a first run goes into compiling. What is compiled is kept in "
-        "your cache folder for the next one; PROBGEO_CACHE names another folder, or none if empty.",
+        epilog="A first run compiles for some seconds. What is compiled is kept for the next one.",
     )
     commands = command_line.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_bvp, solve_ivp
 
-from probgeo.geometry.metrics.local import LocalMetrics
+from probgeo.metrics import LocalMetrics
 
 
 class NumpyMetric:

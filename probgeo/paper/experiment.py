@@ -46,11 +46,6 @@ class Settings:
         return quick if self.quick else full
 
     @property
-    def is_full(self) -> bool:
-        """Whether all is run, and run times are worth an optimising compiler."""
-        return not (self.quick or self.tiny)
-
-    @property
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
 

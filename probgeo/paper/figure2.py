@@ -55,14 +55,14 @@ def run(settings: Settings, progress: Progress) -> Outcome:
 
     numbers = {
         name: {
-            "length": np.asarray(curves.length.mean),
-            "length_std": np.asarray(curves.length.std),
+            "length": curves.length.mean,
+            "length_std": curves.length.std,
             "largest_std": _spread(curves),
-            "converged": np.asarray(curves.converged),
+            "converged": curves.converged,
         }
         for name, curves in solved.items()
     }
-    at_end = np.asarray(solved["paper's solver"].cov(1.0, 1.0))[4]
+    at_end = solved["paper's solver"].cov(1.0, 1.0)[4]
     return Outcome(
         figures={"fig2": figure},
         numbers=numbers | {"scipy": {"length": lengths, "converged": fine}},
@@ -79,12 +79,12 @@ def run(settings: Settings, progress: Progress) -> Outcome:
 
 def _spread(curves: Geodesic) -> np.ndarray:
     """Largest numerical standard deviation of each."""
-    return np.asarray(curves.std(TIMES, source="numerical")).max(axis=(1, 2))
+    return curves.std(TIMES, source="numerical").max(axis=(1, 2))
 
 
 def _claim_on_difficulty(solved: dict[str, Geodesic]) -> Claim:
     curves = solved["paper's solver"]
-    length, spread = np.asarray(curves.length.mean)[:4], _spread(curves)[:4]
+    length, spread = curves.length.mean[:4], _spread(curves)[:4]
     order = np.argsort(length)
     grows = spread[order[-1]] > spread[order[0]]
     return Claim(

@@ -64,15 +64,15 @@ def run(settings: Settings, progress: Progress) -> Outcome:
 def _compared(pga: PrincipalGeodesics, classical: dict, plain: NumpyMetric) -> dict:
     """Mean and direction beside SciPy's, in the metric at the mean."""
     M = plain.tensor(classical["mean"])
-    mean, v = np.asarray(pga.mean_.mean), np.asarray(pga.components_.mean[0])
+    mean, v = pga.mean_.mean, pga.components_.mean[0]
     apart = mean - classical["mean"]
     u = classical["direction"]
     cosine = abs(u @ M @ v) / np.sqrt((u @ M @ u) * (v @ M @ v))
     return {
         "mean": mean,
-        "mean_std": np.asarray(pga.mean_.std),
+        "mean_std": pga.mean_.std,
         "direction": v,
-        "direction_std": np.asarray(pga.components_.std[0]),
+        "direction_std": pga.components_.std[0],
         "explained_variance": float(pga.explained_variance_[0]),
         "distance_of_means": float(np.sqrt(apart @ M @ apart)),
         "spread": float(np.sqrt(classical["variance"])),

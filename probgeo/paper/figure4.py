@@ -38,8 +38,8 @@ def run(settings: Settings, progress: Progress) -> Outcome:
 
     figure, axes = plt.subplots(2, 3, figsize=(7.0, 4.0), sharex=True)
     for column, (name, c) in zip(axes.T, curves.items(), strict=True):
-        mean, std = np.asarray(c.length.mean), np.asarray(c.length.std)
-        flagged = np.asarray(c.flagged)
+        mean, std = c.length.mean, c.length.std
+        flagged = c.flagged
         off = (mean - truth) / truth
         for chosen, colour in ((flagged, plot.COLOURS["nodes"]), (~flagged, plot.COLOURS["mean"])):
             k = chosen & reliable
@@ -74,7 +74,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
 
 
 def _compared(curves: Geodesic, truth: np.ndarray, reliable: np.ndarray) -> dict:
-    mean, std = np.asarray(curves.length.mean), np.asarray(curves.length.std)
+    mean, std = curves.length.mean, curves.length.std
     off = mean - truth
     same = reliable & (np.abs(off) <= SAME * truth)
     # what is below the tolerance of the truth is no difference
@@ -88,7 +88,7 @@ def _compared(curves: Geodesic, truth: np.ndarray, reliable: np.ndarray) -> dict
         "mean_relative_std": float(np.mean(std[reliable] / truth[reliable])),
         "longer_by_1_percent": int(np.sum(reliable & (off > SAME * truth))),
         "shorter_by_1_percent": int(np.sum(reliable & (off < -SAME * truth))),
-        "flagged": int(np.sum(np.asarray(curves.flagged))),
+        "flagged": int(np.sum(curves.flagged)),
     }
 
 

@@ -38,7 +38,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     spread = float(np.sqrt(pga.explained_variance_[0]))
     # towards larger bellies
     slope, start = _belly_regression(people)
-    v = np.asarray(pga.components_.mean[0])
+    v = pga.components_.mean[0]
     sign = 1.0 if slope @ v > 0 else -1.0
     ways = [pga.geodesic(0, sign * way * REACH * spread) for way in (-1.0, 1.0)]
     belly = [_belly(way, slope, start) for way in ways]
@@ -99,9 +99,9 @@ def _belly_regression(people: Bodies) -> tuple[np.ndarray, float]:
 
 def _belly(way: Curve, slope: np.ndarray, start: float) -> dict[str, np.ndarray]:
     points = way(TIMES)
-    variance = np.einsum("i,tij,j->t", slope, np.asarray(points.cov), slope)
+    variance = np.einsum("i,tij,j->t", slope, points.cov, slope)
     return {
-        "mean": np.asarray(points.mean) @ slope + start,
+        "mean": points.mean @ slope + start,
         "std": np.sqrt(np.maximum(variance, 0.0)),
     }
 
@@ -117,7 +117,7 @@ def _joined(belly: list[dict[str, np.ndarray]], key: str = "mean") -> np.ndarray
 def _draw_bodies(people: Bodies, places: dict[str, tuple[Curve, float]], seed: int) -> Any:
     figure, axes = plt.subplots(2, 3, figsize=(7.0, 2.5), height_ratios=(0.7, 1.2))
     for column, (name, (way, time)) in zip(axes.T, places.items(), strict=True):
-        draws = np.asarray(way.sample(seed, SAMPLES, [time]))[:, 0]
+        draws = way.sample(seed, SAMPLES, [time])[:, 0]
         for ax, view in zip(column, ("front", "side"), strict=True):
             for k, draw in enumerate(draws):
                 shift = (k * APART[view], 0.0)
@@ -158,9 +158,7 @@ def _draw_belly(people: Bodies, belly: list[dict[str, np.ndarray]]) -> Any:
 def _movie(people: Bodies, ways: list[Curve], frames: int) -> Callable[[Path], None]:
     """From one end of the geodesic to the other and back."""
     half = np.linspace(0.0, 1.0, frames)
-    there = np.concatenate(
-        [np.asarray(ways[0].mean(half))[::-1], np.asarray(ways[1].mean(half))[1:]]
-    )
+    there = np.concatenate([ways[0].mean(half)[::-1], ways[1].mean(half)[1:]])
     sigma = REACH * np.concatenate([-half[::-1], half[1:]])
     order = np.concatenate([np.arange(len(there)), np.arange(len(there))[-2:0:-1]])
     extremes = people.vertices(there[[0, -1]])

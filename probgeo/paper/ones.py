@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from probgeo import FrechetMean, Geodesic, Manifold, PrincipalGeodesics, data, metrics, solvers
-from probgeo.geometry.metrics.local import LocalMetrics
+from probgeo.metrics import LocalMetrics
 from probgeo.ode import kernels
 from probgeo.paper.classical import NumpyMetric
 from probgeo.paper.experiment import Settings
@@ -21,9 +21,9 @@ SETTINGS = {
     "metric": f"mixture of {COMPONENTS} Gaussians (EM), inverse covariances, rho = 0.5, "
     "regularised by a hundredth of the variance",
     "paper's solver": "squared exponential kernel, length scale 0.25, 20 evaluations, V from the "
-    "ends, at most 50 refinements, first curves by energy descent",
-    "default solver": "integrated Wiener process, nodes until twice the standard deviation is "
-    "below a thousandth of the extent",
+    "ends, at most 50 refinements",
+    "default solver": "curves of least energy, nodes until twice the standard deviation is below a "
+    "thousandth of the extent",
 }
 
 
@@ -54,7 +54,7 @@ class Ones:
 
     @property
     def mean(self) -> np.ndarray:
-        return np.asarray(self.default.mean_.mean)
+        return self.default.mean_.mean
 
     @property
     def manifolds(self) -> dict[str, Manifold]:

@@ -83,8 +83,16 @@ def reproduce(
     }
     groups = [[name for name in group if name in left] for group in GROUPS]
     count = min((2 if quick else 1) if jobs is None else jobs, sum(map(bool, groups)))
-    shown = (Lines if count > 1 else Bar) if progress else Silent
-    tasks = [(folder, group, settings, shown) for group in groups if group]
+    alone = count <= 1 and sys.stderr.isatty()
+    shown = (Bar if alone else Lines) if progress else Silent
+    order = [name for group in groups for name in group]
+    labels = {name: f"{name} ({k} of {len(order)})" for k, name in enumerate(order, start=1)}
+    tasks = [
+        (folder, {name: labels[name] for name in group}, settings, shown)
+        for group in groups
+        if group
+    ]
+    start = time.perf_counter()
     if count > 1:
         for _ in _in_processes(tasks, count):
             write_report(folder, collected(folder))
@@ -93,6 +101,8 @@ def reproduce(
             _run_group(task)
             write_report(folder, collected(folder))
     write_report(folder, collected(folder))
+    if progress and tasks:
+        tqdm.write(f"{len(order)} done in {time.perf_counter() - start:.0f} s", file=sys.stderr)
     return collected(folder)
 
 
@@ -106,7 +116,7 @@ def module_of(name: str) -> Any:
     return import_module(f"probgeo.paper.{EXPERIMENTS[name]}")
 
 
-Task = tuple[Path, list[str], Settings, type["Silent"]]
+Task = tuple[Path, dict[str, str], Settings, type["Silent"]]  # names, and what to call them
 
 
 def _in_processes(tasks: list[Task], count: int) -> Iterator[None]:
@@ -137,8 +147,8 @@ def _run_group(task: Task) -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")  # there may be no display
-    for name in names:
-        _run(folder, name, settings, shown(name))
+    for name, label in names.items():
+        _run(folder, name, settings, shown(label))
 
 
 def _run(folder: Path, name: str, settings: Settings, bar: "Silent") -> None:
@@ -221,35 +231,35 @@ def title_and_caption(module: Any) -> tuple[str, str]:
 
 
 class Silent(Progress):
-    """Of one experiment, by name; shows nothing."""
+    """Of one experiment, by its label; shows nothing."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, label: str) -> None:
+        self.label = label
 
     def close(self, how: str) -> None:
         """It is over."""
 
 
 class Lines(Silent):
-    """A line at the beginning, and one at the end: for several processes in one terminal."""
+    """A line at the beginning, and one at the end: for several processes, or a file."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, label: str) -> None:
+        super().__init__(label)
         self._print("begun")
 
     def close(self, how: str) -> None:
         self._print(how)
 
     def _print(self, what: str) -> None:
-        tqdm.write(f"{self.name}: {what}", file=sys.stderr)
+        tqdm.write(f"{self.label}: {what}", file=sys.stderr)
 
 
 class Bar(Silent):
     """One line in the terminal, that says what is being done."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.bar = tqdm(desc=name, bar_format="{desc} [{elapsed}]", leave=True)
+    def __init__(self, label: str) -> None:
+        super().__init__(label)
+        self.bar = tqdm(desc=label, bar_format="{desc} [{elapsed}]", leave=True)
 
     def over(self, steps: Iterable[T], what: str) -> Iterable[T]:
         items = list(steps)
@@ -258,7 +268,7 @@ class Bar(Silent):
             yield item
 
     def say(self, what: str) -> None:
-        self.bar.set_description_str(f"{self.name}: {what}")
+        self.bar.set_description_str(f"{self.label}: {what}")
         self.bar.refresh()
 
     def close(self, how: str) -> None:

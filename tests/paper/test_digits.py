@@ -55,15 +55,14 @@ def test_run_time_of_means(folder):
     assert rows[0]["scipy"]["lost"] == 0
 
 
-def test_what_takes_too_long_is_extrapolated(monkeypatch):
-    monkeypatch.setattr(figure3_right, "PATIENCE", 0.0)
+def test_what_takes_too_long_is_extrapolated():
     rng = np.random.default_rng(0)
 
     class Flat:
         def field(self, t, y):
             return np.concatenate([y[2:], 0 * y[2:]])
 
-    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), np.zeros(2))
+    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), np.zeros(2), 0.0)
     assert found["extrapolated"]
     assert found["seconds"] > 0
 
