@@ -67,6 +67,13 @@ class PiecewisePosterior(Posterior):
     order: int
     pinned: bool
 
+    @classmethod
+    def empty(cls, dimension: int, order: int, pinned: bool) -> "PiecewisePosterior":
+        """Of no member at all."""
+        nothing = np.zeros((0, dimension))
+        pieces = np.zeros((0, 1, dimension))
+        return cls(np.zeros(0), np.zeros(1, dtype=np.int64), pieces, None, nothing, order, pinned)
+
     @property
     def count(self) -> int:
         return len(self.offsets) - 1
@@ -101,7 +108,7 @@ class PiecewisePosterior(Posterior):
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
         member, times = self._everyone(t)
         values = self._polynomials(self.pieces, member, times, derivative)
-        return values.reshape(self.count, len(t), -1)
+        return values.reshape(self.count, len(t), self.dimension)
 
     def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
         return self._polynomials(self.pieces, member, t, derivative)
@@ -128,7 +135,7 @@ class PiecewisePosterior(Posterior):
         if source != "numerical" and self.spread is not None:
             columns = self.boundary_columns(t, derivative)
             variance += np.sum(columns**2, axis=-1).reshape(variance.shape)
-        return np.sqrt(np.maximum(variance, 0.0)).reshape(self.count, len(t), -1)
+        return np.sqrt(np.maximum(variance, 0.0)).reshape(self.count, len(t), self.dimension)
 
     def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
         """How the curve moves with R standard normal numbers behind its data: (B, T, D, R)."""
@@ -138,7 +145,7 @@ class PiecewisePosterior(Posterior):
         member, times = self._everyone(t)
         flat = self.spread.reshape(*self.spread.shape[:2], -1)
         values = self._polynomials(flat, member, times, derivative)
-        return values.reshape(self.count, len(t), D, -1)
+        return values.reshape(self.count, len(t), D, self.spread.shape[-1])
 
     def sample(
         self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from probgeo._checks import is_traced
 from probgeo.gaussian import Gaussian
 from probgeo.ode.curve import Curve, warn
 from probgeo.ode.markov import Markov
+from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
 
 
@@ -111,9 +114,22 @@ def solve_bvp(
 
 
 def _solve(problem: Problem, solver: Solver | None, guess: Any) -> Curve:
+    if not problem.count:
+        return _empty(problem)
     curve = (Markov() if solver is None else solver).solve(problem, guess)
     warn(curve, "solutions", stacklevel=4)
     return curve
+
+
+def _empty(problem: Problem) -> Curve:
+    """The answer to no problem at all, in the shape of the batch."""
+    posterior = PiecewisePosterior.empty(
+        problem.dimension, problem.order, problem.kind == "boundary"
+    )
+    count = np.zeros(problem.batch_shape, dtype=np.int64)
+    number = np.zeros(problem.batch_shape)
+    t_span = (problem.t0, problem.t1)
+    return Curve(posterior, t_span, count, number, count, number, number)
 
 
 def _is_traced(data: dict[str, Any], args: Any) -> bool:

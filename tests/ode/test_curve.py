@@ -91,7 +91,8 @@ def test_batch_can_be_indexed(batch):
     assert batch[0].batch_shape == (3,)
     assert batch[1, 2].batch_shape == ()
     np.testing.assert_allclose(batch[1, 2].mean(TIMES), batch.mean(TIMES)[1, 2], rtol=1e-12)
-    np.testing.assert_array_equal(batch[0].nodes, batch.nodes[0])
+    np.testing.assert_array_equal(batch[1, 2].nodes, batch.nodes[5])
+    np.testing.assert_array_equal(batch[0].nodes[2], batch.nodes[2])
     with pytest.raises(IndexError, match="not a batch"):
         batch[1, 2][0]
 

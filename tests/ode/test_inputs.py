@@ -19,10 +19,6 @@ def branching(t, y, dy):
     return -y if y[0] > 0 else y
 
 
-def numpy_only(t, y, dy):
-    return np.sin(y)
-
-
 SPAN = (0.0, 1.0)
 
 
@@ -30,7 +26,8 @@ SPAN = (0.0, 1.0)
     ("call", "message"),
     [
         (lambda: solve_bvp(branching, SPAN, [0.0], [1.0]), "f must be traceable by JAX"),
-        (lambda: solve_bvp(numpy_only, SPAN, [0.0], [1.0]), "f must be traceable by JAX"),
+        (lambda: solve_bvp(branching, SPAN, [0.0], [1.0]), "Tried as a NumPy function of rows"),
+        (lambda: solve_bvp(branching, SPAN, [0.0], [1.0]), "wrap it in one of probgeo.functions"),
         (lambda: solve_bvp(spring, SPAN, ["0"], ["1"]), "ya must be an array of numbers"),
         (lambda: solve_bvp(spring, SPAN, [1j], [0.0]), "ya must be an array of numbers"),
         (lambda: solve_bvp(3, SPAN, [0.0], [1.0]), "f must be a function"),
