@@ -14,18 +14,25 @@ ERROR_MODELS = ("bound", "none", "linearised")
 
 
 def network(rng):
-    """A small random vector field of rows."""
+    """A small random vector field of rows, and its derivatives."""
     inner, outer = rng.normal(size=(5, 4)), rng.normal(size=(4, 2))
 
-    def field(t, y, dy):
-        return np.tanh(np.concatenate([y, dy, t[:, None]], axis=1) @ inner) @ outer
+    def hidden(t, y, dy):
+        return np.tanh(np.concatenate([y, dy, t[:, None]], axis=1) @ inner)
 
-    return NumpyFunction(field)
+    def jacobian(t, y, dy):
+        slopes = np.einsum("nh,kh,hi->nki", 1.0 - hidden(t, y, dy) ** 2, inner[:4], outer)
+        return slopes.reshape(-1, 2, 2, 2).swapaxes(2, 3)
+
+    return NumpyFunction(lambda t, y, dy: hidden(t, y, dy) @ outer, jacobian)
 
 
 def in_other_units(field, unit, shift):
     """The same field in other units of y, and shifted in time."""
-    return NumpyFunction(lambda t, y, dy: unit * field.f(t - shift, y / unit, dy / unit))
+    return NumpyFunction(
+        lambda t, y, dy: unit * field.f(t - shift, y / unit, dy / unit),
+        lambda t, y, dy: field.jacobian(t - shift, y / unit, dy / unit),
+    )
 
 
 def random_problem(seed):
