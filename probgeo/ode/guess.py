@@ -68,5 +68,5 @@ def guess_states(guess: Any, problem: Problem, times: np.ndarray) -> np.ndarray:
         ]
         return np.stack(states, axis=2)
     share = (np.asarray(times, dtype=float) - problem.t0) / problem.duration
-    states = sample_states(guess_samples(guess, problem), share)[: problem.order]
-    return np.stack([x / problem.duration**d for d, x in enumerate(states)], axis=2)
+    smooth = sample_states(guess_samples(guess, problem), share)[: problem.order]
+    return np.stack([x / problem.duration**d for d, x in enumerate(smooth)], axis=2)

@@ -5,7 +5,7 @@ import pytest
 
 from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov import collocation
-from probgeo.ode.markov.collocation import Chains, Linearised, basis, looking
+from probgeo.ode.markov.collocation import Chains, Linearised, basis, largest_of, looking
 from probgeo.ode.shape import Shape
 from probgeo.ragged import members_of, offsets_of
 
@@ -136,6 +136,30 @@ class TestLoops:
         shape = Shape.on(curves.t, curves.offsets, 2, True)
         expected = shape.cov(np.repeat(curves.member, 5), times, times)[:, 0, 0]
         np.testing.assert_allclose(found.ravel(), expected, atol=1e-12 * expected.max())
+
+    @random_sizes
+    def test_lengths_and_peaks(self, seed):
+        curves, _ = random_chains(seed)
+        bends = np.abs(curves.v).max(axis=(1, 2))
+        at_nodes = np.maximum.reduceat(np.abs(curves.y).max(axis=1), curves.offsets[:-1])
+        expected = np.maximum(at_nodes, curves.largest(curves.h**2 * bends / 8))
+        np.testing.assert_allclose(curves.norm(curves.y, curves.v), expected, rtol=1e-14)
+        np.testing.assert_array_equal(curves.size(), at_nodes)
+        np.testing.assert_array_equal(largest_of(curves.v), bends)
+        later = np.abs(curves.v[:, 1:]).max(axis=(1, 2))
+        np.testing.assert_array_equal(largest_of(curves.v, 1), later)
+        curves.v[0, 0, 0] = np.nan
+        assert np.isnan(curves.norm(curves.y, curves.v)[0])
+
+    @random_sizes
+    def test_forces(self, seed):
+        curves, rng = random_chains(seed)
+        J = random_jacobians(curves, rng)
+        position, slope, found = curves.v, rng.normal(size=curves.v.shape), np.empty(curves.v.shape)
+        loops.forces(J, position, slope, found)
+        expected = np.einsum("ejab,ejb->eja", J[:, :, 0], position)
+        expected += np.einsum("ejab,ejb->eja", J[:, :, 1], slope)
+        np.testing.assert_allclose(found, expected, atol=1e-13)
 
     @random_sizes
     def test_smooth(self, seed):

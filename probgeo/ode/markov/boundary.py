@@ -13,7 +13,7 @@ import numpy as np
 
 from probgeo.ode.curve import OK, SINGULAR, STALLED, TOO_COARSE, Curve
 from probgeo.ode.guess import guess_samples, sample_states
-from probgeo.ode.markov.collocation import Chains, Linearised, basis, pieces
+from probgeo.ode.markov.collocation import Chains, Linearised, basis, largest_of, pieces
 from probgeo.ode.markov.errors import Bars, Errors, error_bars, estimated_errors, is_doubtful
 from probgeo.ode.markov.mesh import on_mesh, remeshed, wanted
 from probgeo.ode.markov.newton import Equations, Iteration, Settled
@@ -95,7 +95,9 @@ class Answers:
             return self
         members = np.concatenate([p.members for p in parts])
         order = np.argsort(members)
-        rows = [(p.curves.offsets, p.curves.t, p.curves.y, p.envelope) for p in parts]
+        rows: list[tuple[np.ndarray, ...]] = [
+            (p.curves.offsets, p.curves.t, p.curves.y, p.envelope) for p in parts
+        ]
         offsets, t, y, envelope = joined(rows)
         v = np.concatenate([p.curves.v for p in parts])
         curves = Chains(t, offsets, y, v)
@@ -381,8 +383,7 @@ def _worthless(curves: Chains) -> Bars:
 
 def relative_defect(curves: Chains, defects: np.ndarray) -> np.ndarray:
     """The largest |p'' - f| of every member, relative to its largest acceleration."""
-    missed = curves.largest(np.abs(defects).max(axis=(1, 2)))
-    forces = curves.largest(np.abs(curves.v).max(axis=(1, 2)))
+    missed, forces = (curves.largest(largest_of(x)) for x in (defects, curves.v))
     return np.where(missed > 0, missed / np.maximum(forces, 1e-300), 0.0)
 
 

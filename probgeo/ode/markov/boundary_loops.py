@@ -418,3 +418,60 @@ def smooth(offsets: np.ndarray, values: np.ndarray, decay: float) -> None:
                 values[e, i] = (own + behind[e - first, i] + forward[i]) / total
                 forward[i] = decay * (forward[i] + own)
             weight = decay * (weight + 1.0)
+
+
+@loop
+def lengths(
+    offsets: np.ndarray, h: np.ndarray, y: np.ndarray, v: np.ndarray, out: np.ndarray
+) -> None:
+    """The largest |y| (rows, D) and h^2 |v| / 8 (E, k, D) of every member: out (B,).
+
+    If v is empty, positions alone count.
+    """
+    k, D = v.shape[1], v.shape[2]
+    for m in range(len(offsets) - 1):
+        largest = 0.0
+        for n in range(offsets[m], offsets[m + 1]):
+            for i in range(D):
+                size = abs(y[n, i])
+                if size > largest or size != size:  # NaN stays
+                    largest = size
+        if len(v) == 0:
+            out[m] = largest
+            continue
+        for e in range(offsets[m] - m, offsets[m + 1] - m - 1):
+            bend = h[e] * h[e] / 8.0
+            for j in range(k):
+                for i in range(D):
+                    size = bend * abs(v[e, j, i])
+                    if size > largest or size != size:
+                        largest = size
+        out[m] = largest
+
+
+@loop
+def peaks(values: np.ndarray, first: int, out: np.ndarray) -> None:
+    """The largest |values[e, p, i]| of (E, P, D) from p = first on, for every element: out (E,)."""
+    E, P, D = values.shape
+    for e in range(E):
+        largest = 0.0
+        for p in range(first, P):
+            for i in range(D):
+                size = abs(values[e, p, i])
+                if size > largest or size != size:  # NaN stays
+                    largest = size
+        out[e] = largest
+
+
+@loop
+def forces(jacobians: np.ndarray, position: np.ndarray, slope: np.ndarray, out: np.ndarray) -> None:
+    """J0 position + J1 slope at points of elements: (E, P, 2, D, D), (E, P, D) -> (E, P, D)."""
+    E, P, _, D, _ = jacobians.shape
+    for e in range(E):
+        for p in range(P):
+            for i in range(D):
+                total = 0.0
+                for j in range(D):
+                    total += jacobians[e, p, 0, i, j] * position[e, p, j]
+                    total += jacobians[e, p, 1, i, j] * slope[e, p, j]
+                out[e, p, i] = total

@@ -72,9 +72,17 @@ def basis(k: int) -> Basis:
     powers = [Polynomial(legendre.leg2poly(column))(line).coef for column in series.T]
     coefficients = np.stack([np.pad(p, (0, k + 2 - len(p))) for p in powers], axis=1)
     legendre_k = legendre.legval(points, np.eye(k + 1)[k])
-    arrays = ((x + 1) / 2, (points + 1) / 2, value, position, slope, coefficients)
-    bump = float(np.abs(richer_position @ legendre_k).max())
-    return Basis(*map(np.ascontiguousarray, (*arrays, richer_position, richer_slope)), bump)
+    return Basis(
+        gauss=(x + 1) / 2,
+        points=(points + 1) / 2,
+        value=np.ascontiguousarray(value),
+        position=np.ascontiguousarray(position),
+        slope=np.ascontiguousarray(slope),
+        coefficients=coefficients,
+        richer_position=np.ascontiguousarray(richer_position),
+        richer_slope=np.ascontiguousarray(richer_slope),
+        bump=float(np.abs(richer_position @ legendre_k).max()),
+    )
 
 
 @dataclass(frozen=True)
@@ -190,12 +198,15 @@ class Chains:
 
     def size(self) -> np.ndarray:
         """max |y| of every member, at its nodes."""
-        return self.largest_at_nodes(np.abs(self.y).max(axis=1))
+        out = np.empty(self.count)
+        loops.lengths(self.offsets, self.h, self.y, self.v[:0], out)
+        return out
 
     def norm(self, y: np.ndarray, v: np.ndarray) -> np.ndarray:
         """How far a change (y, v) moves every member, at most: at nodes, and by bends between."""
-        bend = self.h**2 * np.abs(v).max(axis=(1, 2)) / 8.0
-        return np.maximum(self.largest_at_nodes(np.abs(y).max(axis=1)), self.largest(bend))
+        out = np.empty(self.count)
+        loops.lengths(self.offsets, self.h, y, v, out)
+        return out
 
 
 def pieces(
@@ -306,6 +317,13 @@ class Linearised:
         both = np.concatenate([y[left], y[left + 1]], axis=1)
         v = local + times(self.responses, both, D)
         return y, v.reshape(E, k, D, C)
+
+
+def largest_of(values: np.ndarray, first: int = 0) -> np.ndarray:
+    """The largest |values[e, p, i]| of (E, P, D) from p = first on, for every element: (E,)."""
+    out = np.empty(len(values))
+    loops.peaks(values, first, out)
+    return out
 
 
 def is_everyone(members: np.ndarray, count: int) -> bool:

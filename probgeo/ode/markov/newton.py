@@ -14,7 +14,7 @@ import numpy as np
 from probgeo.functions import Field
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED
 from probgeo.ode.markov import boundary_loops as loops
-from probgeo.ode.markov.collocation import BLAS, Chains, Linearised
+from probgeo.ode.markov.collocation import BLAS, Chains, Linearised, largest_of
 from probgeo.ragged import rows_of
 
 FAST = 0.2  # contraction at which Jacobians are kept
@@ -272,7 +272,7 @@ def discretisation(curves: Chains, defects: np.ndarray) -> np.ndarray:
 
     To leading order a defect that vanishes at Gauss points is a multiple of Legendre's polynomial.
     """
-    size = np.abs(defects[:, curves.basis.k :]).max(axis=(1, 2))
+    size = largest_of(defects, curves.basis.k)
     return curves.basis.bump * curves.largest(curves.h**2 * size)
 
 
