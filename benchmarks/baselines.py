@@ -1,34 +1,18 @@
-"""What the classical solvers need on the same problems: SciPy's solve_bvp and Diffrax's Dopri8.
+"""Perturbed copies of the problems, and how SciPy's solve_bvp and ours take them.
 
-The baselines get every advantage a careful user would give them: vectorised right-hand sides and
-analytic Jacobians for solve_bvp, one compiled and batched program for Dopri8. Times are the best of
-a few repeats, errors are measured against the known solution, not the solver's own estimate.
+SciPy gets every advantage a careful user would give it: vectorised right-hand sides and analytic
+Jacobians.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
-import diffrax
-import jax
-import jax.numpy as jnp
 import numpy as np
-from measures import time_at_error
-from problems import (
-    BVP,
-    CASH_NUMBERS,
-    IVP,
-    arenstorf,
-    bratu,
-    cash,
-    coupled,
-    first_order,
-    hyperbolic_geodesic,
-    pendulum,
-    pleiades,
-)
+from problems import BVP, CASH_NUMBERS, IVP, bratu, cash, coupled, hyperbolic_geodesic, pendulum
 from scipy.integrate import solve_bvp
+
+import probgeo
 
 Make = Callable[[np.random.Generator], BVP]
 
@@ -80,6 +64,16 @@ def bvp_families(epsilon: float = 0.1) -> dict[str, Make]:
     } | {f"cash{n:02d}": cash_copies(n, epsilon) for n in CASH_NUMBERS}
 
 
+def perturbed_starts(problem: IVP, n: int, size: float, seed: int = 0):
+    """n initial values, each component changed by at most `size` relative to the largest."""
+    rng = np.random.default_rng(seed)
+
+    def jitter(v):
+        return v + size * np.abs(v).max() * rng.uniform(-1, 1, (n, v.size))
+
+    return jitter(problem.y0), None if problem.dy0 is None else jitter(problem.dy0)
+
+
 # --- solve_bvp ------------------------------------------------------------------------------
 
 
@@ -108,161 +102,7 @@ def solve_with_scipy(problem: BVP, tol: float, n_start: int):
     )
 
 
-def relative_error(problem: BVP, estimate: Callable, points: int = 1001) -> float:
-    """max |estimate - solution| / max |solution| on a uniform grid, estimate: t (T,) -> (T, D)."""
-    t = np.linspace(*problem.t_span, points)
-    exact = problem.solution(t)
-    error = np.abs(estimate(t) - exact).max() / np.abs(exact).max()
-    return float(error) if np.isfinite(error) else float("inf")
-
-
-def scipy_bvp(
-    problem_batch: Sequence[BVP], tol: float, n_start: int = 30, repeats: int = 3
-) -> dict[str, float]:
-    """solve_bvp on one problem after the other, as it cannot do better."""
-    times, results = [], []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        results = [solve_with_scipy(problem, tol, n_start) for problem in problem_batch]
-        times.append((time.perf_counter() - start) / len(problem_batch))
-    errors = [
-        relative_error(problem, lambda t, r=result, d=problem.ya.size: r.sol(t)[:d].T)
-        for problem, result in zip(problem_batch, results, strict=True)
-    ]
-    return {
-        "time_per_problem": min(times),
-        "max_error": max(errors),
-        "failures": sum(not result.success for result in results),
-        "nodes": float(np.mean([result.x.size for result in results])),
-    }
-
-
-def scipy_work_precision(
-    problem_batch: Sequence[BVP],
-    target: float = 1e-5,
-    tols: Sequence[float] = tuple(10.0**-k for k in range(2, 10)),
-    n_starts: Sequence[int] = (20, 40),
-    repeats: int = 3,
-) -> dict:
-    """Sweep the tolerance and the first mesh, and read off the time at a measured error."""
-    rows = [
-        {"tol": tol, "n_start": n} | scipy_bvp(problem_batch, tol, n, repeats)
-        for n in n_starts
-        for tol in tols
-    ]
-    solved = [row for row in rows if not row["failures"]]
-    errors = [row["max_error"] for row in solved]
-    times = [row["time_per_problem"] for row in solved]
-    return {"rows": rows, "target": target, "time_at_target": time_at_error(errors, times, target)}
-
-
-# --- Dopri8 ---------------------------------------------------------------------------------
-
-
-def perturbed_starts(problem: IVP, n: int, size: float, seed: int = 0):
-    """n initial values, each component changed by at most `size` relative to the largest."""
-    rng = np.random.default_rng(seed)
-
-    def jitter(v):
-        return v + size * np.abs(v).max() * rng.uniform(-1, 1, (n, v.size))
-
-    return jitter(problem.y0), None if problem.dy0 is None else jitter(problem.dy0)
-
-
-def _dopri8(problem: IVP, rtol: float, atol: float, max_steps: int) -> Callable:
-    field = first_order(problem.f, problem.order)
-    term = diffrax.ODETerm(lambda t, state, _: field(t, state))
-
-    def solve(state):
-        result = diffrax.diffeqsolve(
-            term,
-            diffrax.Dopri8(),
-            *problem.t_span,
-            dt0=None,
-            y0=state,
-            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
-            saveat=diffrax.SaveAt(t1=True),
-            max_steps=max_steps,
-            throw=False,
-        )
-        return result.ys[0], result.stats["num_steps"], result.result == diffrax.RESULTS.successful
-
-    return jax.jit(jax.vmap(solve))
-
-
-def diffrax_ivp(
-    problem: IVP,
-    y0_batch,
-    dy0_batch=None,
-    rtol: float = 1e-8,
-    atol: float = 1e-8,
-    checked: int = 3,
-    repeats: int = 3,
-    max_steps: int = 100_000,
-) -> dict[str, float]:
-    """Dopri8 on a batch of initial values, mapped, compiled and in double precision.
-
-    The error is that of y at the final time, relative to max |y| there, over the first `checked`
-    members of the batch: each of them has a reference solution computed to about 1e-11.
-    """
-    parts = [np.asarray(v, float) for v in (y0_batch, dy0_batch) if v is not None]
-    states = jnp.concatenate(parts, axis=1)
-
-    start = time.perf_counter()
-    solve = _dopri8(problem, rtol, atol, max_steps).lower(states).compile()
-    compile_time = time.perf_counter() - start
-
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        ends, steps, solved = jax.block_until_ready(solve(states))
-        times.append(time.perf_counter() - start)
-
-    def error(i):
-        reference = problem.restarted(*(part[i] for part in parts)).solution
-        exact = reference(np.array(problem.t_span[1:]))[0]
-        return np.abs(ends[i, : exact.size] - exact).max() / np.abs(exact).max()
-
-    return {
-        "time": min(times),
-        "compile_time": compile_time,
-        "error": float(max(error(i) for i in range(min(checked, len(states))))),
-        "failures": int(np.sum(~np.asarray(solved))),
-        "steps": int(np.max(steps)),
-    }
-
-
-def diffrax_work_precision(
-    problem: IVP,
-    y0_batch,
-    dy0_batch=None,
-    target: float = 1e-6,
-    tols: Sequence[float] = tuple(10.0**-k for k in range(5, 12)),
-) -> dict:
-    rows = [
-        {"tol": tol} | diffrax_ivp(problem, y0_batch, dy0_batch, rtol=tol, atol=tol) for tol in tols
-    ]
-    solved = [row for row in rows if not row["failures"]]
-    errors, times = [row["error"] for row in solved], [row["time"] for row in solved]
-    return {"rows": rows, "target": target, "time_at_target": time_at_error(errors, times, target)}
-
-
-def main() -> None:
-    print("solve_bvp, epsilon = 0.1, 5 copies of each problem: ms per problem at an error of 1e-5")
-    for name, make in bvp_families(epsilon=0.1).items():
-        sweep = scipy_work_precision(perturbed(make, 5))
-        failures = sum(row["failures"] for row in sweep["rows"])
-        print(
-            f"  {name:12s} {1e3 * sweep['time_at_target']:8.2f}   {failures} failures in the sweep"
-        )
-
-    print("Dopri8, 100 initial values: ms for the batch at an error of 1e-6")
-    for problem, size in ((pleiades(), 1e-3), (arenstorf(), 1e-6)):
-        sweep = diffrax_work_precision(problem, *perturbed_starts(problem, 100, size))
-        spent = 1e3 * sweep["time_at_target"]
-        compiling = max(row["compile_time"] for row in sweep["rows"])
-        print(f"  {problem.name:12s} {spent:8.1f}   compiled in {compiling:.1f} s")
-
-
-if __name__ == "__main__":
-    main()
+def solve_copies(copies: Sequence[BVP], solver: probgeo.solvers.Markov) -> probgeo.Curve:
+    """All copies in one call: they share the equation and the interval."""
+    ya, yb, args = (np.array([getattr(p, k) for p in copies]) for k in ("ya", "yb", "parameters"))
+    return probgeo.solve_bvp(copies[0].field, copies[0].t_span, ya, yb, args=args, solver=solver)

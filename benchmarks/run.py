@@ -27,12 +27,7 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "PROBGEO_COMPILE": "thorough",  # compilation is apart
-}
-CACHE = {
-    "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "bench"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
-    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "PROBGEO_THREADS": "1",
 }
 ORDER = ("geodesics", "bvps", "calibration", "scaling", "ivps")  # the longest first
 PACKAGES = ("probgeo", "jax", "jaxlib", "numpy", "scipy", "diffrax", "probdiffeq", "geomstats")
@@ -96,7 +91,7 @@ def succeeds(name: str, scale: str, core: int | None) -> bool:
     command = [sys.executable, str(HERE / "run.py"), "--section", name, scale, str(core)]
     process = subprocess.Popen(
         command,
-        env=CACHE | dict(os.environ) | threads,
+        env=dict(os.environ) | threads,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -26,11 +26,9 @@ def run(scale: Scale) -> dict[str, Any]:
 
 
 def one_problem(name: str, epsilon: float, scale: Scale) -> list[dict]:
-    import jax
     import numpy as np
     import spectral
-    from baselines import bvp_families, perturbed, solve_with_scipy
-    from comparison import solve_copies
+    from baselines import bvp_families, perturbed, solve_copies, solve_with_scipy
     from measures import largest_errors
 
     from probgeo import solvers
@@ -44,7 +42,7 @@ def one_problem(name: str, epsilon: float, scale: Scale) -> list[dict]:
     ya, yb, args = (np.array([getattr(p, k) for p in copies]) for k in ("ya", "yb", "parameters"))
 
     def ours(rtol):
-        return jax.block_until_ready(solve_copies(copies, solvers.Markov(rtol=rtol)))
+        return solve_copies(copies, solvers.Markov(rtol=rtol))
 
     def fixed_point(tol):
         return spectral.solve(copies[0].field, t_span, ya, yb, args, tol)
@@ -64,8 +62,9 @@ def one_problem(name: str, epsilon: float, scale: Scale) -> list[dict]:
                   lambda s: (largest_errors(s.position(t), exact), s.converged),
                   len(copies))  # fmt: skip
     for n in FIRST_MESHES:
-        rows += sweep(f"SciPy solve_bvp, {n} nodes", scale.tols, lambda n=n: partial(scipys, n),
-                      of_scipy, len(few))  # fmt: skip
+        rows += sweep(f"SciPy solve_bvp, {n} nodes", scale.scipy_tols,
+                      lambda n=n: partial(scipys, n), of_scipy, len(few),
+                      compiles=False)  # fmt: skip
     return rows
 
 

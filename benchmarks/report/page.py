@@ -71,7 +71,7 @@ INTRODUCTION = f"""\
 Written by `make bench`, verdicts included: every sentence with a number comes from the measurements
 in `benchmarks/results/page`.
 
-**Time** is processor seconds of one thread, the best of {REPEATS} calls, compilation apart (it has
+**Time** is processor seconds of one thread, the best of two to {REPEATS} calls, compilation apart (it has
 a section of its own). What does not compile may be called once. Each section runs on a core of its
 own, two at a time. Absolute times depend on the machine;
 read the ratios, which are always within one run.
