@@ -502,16 +502,25 @@ class TestLoops:
         norms = [np.linalg.norm(x, axis=1) for x in (k[-1] - k[-2], point - last)]
         np.testing.assert_allclose(stiffness, h * norms[0] / norms[1], rtol=1e-12)
 
+    def test_eliminate(self):
+        rng = np.random.default_rng(0)
+        for N, K in ((1, 1), (5, 3), (12, 2)):
+            matrix, right = rng.standard_normal((N, N)), rng.standard_normal((N, K))
+            matrix[0, 0] = 0.0 if N > 1 else 2.0
+            expected = np.linalg.solve(matrix, right)
+            loops.eliminate(matrix, right)
+            np.testing.assert_allclose(right, expected, rtol=1e-9)
+
     @pytest.mark.parametrize("iterations", [0, 100])
-    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.parametrize("seed", range(6))
     def test_error_equation(self, seed, iterations):
         rng = np.random.default_rng(seed)
-        D, order, S = rng.integers(1, 5), rng.integers(1, 3), rng.integers(3, 9)
+        D, order, S = rng.choice([1, 3, 14]), rng.integers(1, 3), rng.integers(3, 9)
         forced, data, P = rng.integers(1, 4), rng.integers(0, 3), rng.integers(0, 3)
         offsets = np.array([0, 2, 2, 5])
         E, n, C = 5, order * D, forced + data + P
         rule = radau(int(S)).integrals
-        h, J = rng.uniform(0.1, 0.5, E), rng.standard_normal((E, S, order, D, D))
+        h, J = rng.uniform(0.1, 0.5, E), rng.standard_normal((E, S, order, D, D)) / D**0.5
         d, signs = rng.standard_normal((E, S, D)), rng.choice([-1.0, 1.0], (E, forced))
         forcing, start = rng.standard_normal((E, S, D, P)), rng.standard_normal((3, n, C))
         solution = np.empty((E, S, n, C))
@@ -535,12 +544,13 @@ class TestLoops:
                 np.testing.assert_allclose(solution[e], expected, rtol=1e-9, atol=1e-10)
                 x0 = expected[-1]
 
-    def test_error_equation_without_numbers(self):
-        J = np.full((1, 3, 1, 1, 1), np.nan)
-        solution = np.empty((1, 3, 1, 1))
+    @pytest.mark.parametrize("D", [1, 20])
+    def test_error_equation_without_numbers(self, D):
+        J = np.full((1, 3, 1, D, D), np.nan)
+        solution = np.empty((1, 3, D, 1))
         loops.error_equation(
-            np.array([0, 1]), np.ones(1), J, np.ones((1, 3, 1)), np.ones((1, 1)),
-            np.zeros((1, 3, 1, 0)), np.zeros((1, 1, 1)), radau(3).integrals, 5, 1e-3, solution,
+            np.array([0, 1]), np.ones(1), J, np.ones((1, 3, D)), np.ones((1, 1)),
+            np.zeros((1, 3, D, 0)), np.zeros((1, D, 1)), radau(3).integrals, 5, 1e-3, solution,
         )  # fmt: skip
         assert np.isnan(solution).all()
 

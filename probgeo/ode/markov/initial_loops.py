@@ -10,6 +10,7 @@ from probgeo._loops import loop
 # Bounds of the factor that fits error bars, over the mean: with .6, .8 and 1.0 below, coverage over
 # 16 kinds of problems and six tolerances is .95, .97 and .98, and least with few steps.
 LOW, HIGH = 0.8, 1.5
+SMALL = 40  # unknowns of a step up to which they are eliminated without LAPACK
 
 
 @loop
@@ -96,6 +97,38 @@ def judge_steps(
 
 
 @loop
+def eliminate(matrix: np.ndarray, right: np.ndarray) -> None:
+    """Gauss's elimination with partial pivoting: matrix (N, N) is lost, right (N, K) the solution.
+
+    For N up to forty or so, where a call of LAPACK takes longer.
+    """
+    N, K = right.shape
+    for k in range(N):
+        pivot = k
+        for i in range(k + 1, N):
+            if abs(matrix[i, k]) > abs(matrix[pivot, k]):
+                pivot = i
+        if pivot != k:
+            for j in range(k, N):
+                matrix[k, j], matrix[pivot, j] = matrix[pivot, j], matrix[k, j]
+            for c in range(K):
+                right[k, c], right[pivot, c] = right[pivot, c], right[k, c]
+        inverse = 1.0 / matrix[k, k]
+        for i in range(k + 1, N):
+            factor = matrix[i, k] * inverse
+            for j in range(k + 1, N):
+                matrix[i, j] -= factor * matrix[k, j]
+            for c in range(K):
+                right[i, c] -= factor * right[k, c]
+    for k in range(N - 1, -1, -1):
+        for c in range(K):
+            right[k, c] /= matrix[k, k]
+        for i in range(k):
+            for c in range(K):
+                right[i, c] -= matrix[i, k] * right[k, c]
+
+
+@loop
 def error_equation(
     offsets: np.ndarray,
     h: np.ndarray,
@@ -113,87 +146,126 @@ def error_equation(
 
     The first columns are forced by the defect times a sign of each step, the last P by `forcing`.
     On a step the values at S Radau points c_1..c_S = 1 obey X = x0 + h A slope(X), A the
-    `collocation` matrix. They are found by iterating this map until it changes less than a share
-    `tolerance`, which contracts where |h J| is below six or so; where `iterations` of it do not
-    suffice (stiff steps), by elimination.
+    `collocation` matrix. They are found by elimination; many of them by iterating this map until it
+    changes less than a share `tolerance`, which contracts where |h J| is below six or so, if
+    `iterations` of it suffice (not where steps are stiff). If C is above n + 1 + P, it is done for n unit vectors,
+    the defect and `forcing` instead, of which all columns are combinations.
 
     offsets (B + 1,) of the steps, h (E,), jacobians (E, S, q, D, D), defect (E, S, D),
     signs (E, C_1), forcing (E, S, D, P), start (B, n, C) at t0, solution (E, S, n, C) written to.
     """
     S = collocation.shape[0]
     order, D = jacobians.shape[2], jacobians.shape[3]
-    n, C = start.shape[1], start.shape[2]
-    top = n - D
-    forced, given = signs.shape[1], C - forcing.shape[3]
-    slope, new = np.empty((S, n, C)), np.empty((n, C))
-    F = np.zeros((S, D, C))
+    n, C, P = start.shape[1], start.shape[2], forcing.shape[3]
+    top, forced = n - D, signs.shape[1]
+    units = n + 1 + P < C
+    K = n + 1 + P if units else C
+    x0 = np.zeros((n, K))
+    if units:
+        for i in range(n):
+            x0[i, i] = 1.0
+    X, slope, F = np.empty((S, n, K)), np.empty((S, n, K)), np.zeros((S, D, K))
+    new, change, largest = np.empty((n, K)), np.empty(K), np.empty(K)
+    matrix, right = np.empty((S * D, S * D)), np.empty((S * D, K))
     for b in range(offsets.shape[0] - 1):
-        x0 = start[b].copy()
+        at_node = start[b].copy()
         for e in range(offsets[b], offsets[b + 1]):
-            X = solution[e]
+            if not units:
+                x0[:] = at_node
             for s in range(S):
                 X[s] = x0
                 for i in range(D):
-                    for c in range(forced):
-                        F[s, i, c] = signs[e, c] * defect[e, s, i]
-                    for c in range(given, C):
-                        F[s, i, c] = forcing[e, s, i, c - given]
+                    if units:
+                        F[s, i, n] = defect[e, s, i]
+                    else:
+                        for c in range(forced):
+                            F[s, i, c] = signs[e, c] * defect[e, s, i]
+                    for p in range(P):
+                        F[s, i, K - P + p] = forcing[e, s, i, p]
             done = False
-            for _ in range(iterations):
+            for _ in range(0 if S * D <= SMALL else iterations):
                 for s in range(S):
                     for i in range(top):
-                        for c in range(C):
-                            slope[s, i, c] = X[s, D + i, c]
+                        slope[s, i] = X[s, D + i]
                     for i in range(D):
-                        for c in range(C):
+                        for c in range(K):
                             slope[s, top + i, c] = F[s, i, c]
                         for m in range(order):
                             for j in range(D):
                                 J = jacobians[e, s, m, i, j]
-                                for c in range(C):
+                                for c in range(K):
                                     slope[s, top + i, c] += J * X[s, m * D + j, c]
-                change, largest = 0.0, 0.0
+                change[:], largest[:] = 0.0, 0.0
                 for s in range(S):
                     new[:] = x0
                     for r in range(S):
                         weight = h[e] * collocation[s, r]
                         for i in range(n):
-                            for c in range(C):
+                            for c in range(K):
                                 new[i, c] += weight * slope[r, i, c]
                     for i in range(n):
-                        for c in range(C):
-                            change = max(change, abs(new[i, c] - X[s, i, c]))
-                            largest = max(largest, abs(new[i, c]))
+                        for c in range(K):
+                            change[c] = max(change[c], abs(new[i, c] - X[s, i, c]))
+                            largest[c] = max(largest[c], abs(new[i, c]))
                             X[s, i, c] = new[i, c]
-                if not change > tolerance * largest:
-                    done = True
+                done = True
+                for c in range(K):
+                    done = done and not change[c] > tolerance * largest[c]
+                if done:
                     break
             if not done:
-                matrix = np.zeros((S * n, S * n))
-                right = np.empty((S * n, C))
+                # (I - h A J_1 - h^2 A J_0 A) V = v0 + h A (J_0 y0 + F), then Y = y0 + h A V;
+                # of first order, the same with J_0 for J_1 and nothing else
                 for s in range(S):
-                    for i in range(n):
-                        row = s * n + i
-                        right[row] = x0[i]
+                    for i in range(D):
+                        row = s * D + i
+                        for c in range(K):
+                            right[row, c] = x0[top + i, c]
+                        for column in range(S * D):
+                            matrix[row, column] = 0.0
+                        matrix[row, row] = 1.0
                         for r in range(S):
                             weight = h[e] * collocation[s, r]
-                            if i < top:
-                                matrix[row, r * n + D + i] = -weight
-                                continue
-                            for m in range(order):
-                                for j in range(D):
-                                    J = jacobians[e, r, m, i - top, j]
-                                    matrix[row, r * n + m * D + j] = -weight * J
-                            for c in range(C):
-                                right[row, c] += weight * F[r, i - top, c]
-                        matrix[row, row] += 1.0
-                if np.isfinite(matrix).all() and np.isfinite(right).all():
-                    solved = np.linalg.solve(matrix, right)
-                    for s in range(S):
-                        X[s] = solved[s * n : (s + 1) * n]
+                            for j in range(D):
+                                matrix[row, r * D + j] -= weight * jacobians[e, r, order - 1, i, j]
+                            for c in range(K):
+                                right[row, c] += weight * F[r, i, c]
+                            for j in range(top):
+                                J = weight * jacobians[e, r, 0, i, j]
+                                for q in range(S):
+                                    matrix[row, q * D + j] -= J * h[e] * collocation[r, q]
+                                for c in range(K):
+                                    right[row, c] += J * x0[j, c]
+                if not np.isfinite(matrix).all():
+                    right[:] = np.nan
+                elif S * D <= SMALL:
+                    eliminate(matrix, right)
                 else:
-                    X[:] = np.nan
-            x0[:] = X[S - 1]
+                    right[:] = np.linalg.solve(matrix, right)
+                for s in range(S):
+                    X[s, top:] = right[s * D : (s + 1) * D]
+                for s in range(S):
+                    for i in range(top):
+                        X[s, i] = x0[i]
+                        for r in range(S):
+                            weight = h[e] * collocation[s, r]
+                            for c in range(K):
+                                X[s, i, c] += weight * X[r, D + i, c]
+            if not units:
+                solution[e] = X
+            else:
+                for s in range(S):
+                    for i in range(n):
+                        for c in range(C):
+                            solution[e, s, i, c] = 0.0
+                        for j in range(n):
+                            for c in range(C):
+                                solution[e, s, i, c] += X[s, i, j] * at_node[j, c]
+                        for c in range(forced):
+                            solution[e, s, i, c] += signs[e, c] * X[s, i, n]
+                        for p in range(P):
+                            solution[e, s, i, C - P + p] += X[s, i, n + 1 + p]
+            at_node[:] = solution[e, S - 1]
 
 
 @loop

@@ -187,8 +187,9 @@ class Walk(ABC):
         point, rates, error, record, stiff = self.attempt(h)
         finite = np.isfinite(error + point.sum(axis=1) + rates.sum(axis=1))
         good = finite & (error <= 1.0)
-        # a first step that could be much longer is taken again
+        # a first step that could be much longer is taken again, unless a longer one has failed
         timid = (self.taken[active] == 0) & (error < TIMID) & (h < self.t1 - self.t0)
+        timid &= ~self.retried
         accepted = good & ~timid if equal is None else finite
         self.unstable[active] += accepted & stiff
         self.history.append(
