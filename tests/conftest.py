@@ -5,7 +5,10 @@ import os
 # the workers of pytest-xdist share the cores; more threads in each would only get in the way
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PROBGEO_THREADS"):
     os.environ.setdefault(name, "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+# tests compile more functions than they evaluate
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
+)
 
 from hypothesis import HealthCheck, settings  # noqa: E402
 
