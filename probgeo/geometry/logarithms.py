@@ -68,9 +68,11 @@ class Logs:
             self.geodesics,
         )
 
-    def moved(self, step: np.ndarray) -> "Logs":
-        """The same at a base that is a small step further, to first order."""
-        return replace(self, vectors=self.vectors + self.slopes @ step)
+    def moved(self, step: np.ndarray, tensor: np.ndarray) -> "Logs":
+        """The same at a base that is a small step further, to first order; M there is `tensor`."""
+        vectors = self.vectors + self.slopes @ step
+        squares = np.einsum("pi,ij,pj->p", vectors, tensor, vectors)
+        return replace(self, vectors=vectors, length=np.sqrt(np.maximum(squares, 0.0)))
 
     def take(self, members: np.ndarray) -> "Logs":
         """Those of some points."""
@@ -109,7 +111,7 @@ def logarithms(
     return Logs(
         vectors=log.mean,
         cov=log.cov,
-        slopes=slopes_of(manifold.metric, geodesics),
+        slopes=slopes_of(manifold.metric, geodesics, bases, log.mean),
         length=length.mean,
         length_var=length.cov,
         converged=geodesics.converged,
@@ -132,23 +134,29 @@ def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
     )
 
 
-def slopes_of(metric: Metric, geodesics: Geodesic) -> np.ndarray:
-    """Derivatives (P, D, D) of c'(0) by c(0), with c(1) held: Jacobi fields.
+def slopes_of(
+    metric: Metric, geodesics: Geodesic, bases: np.ndarray, vectors: np.ndarray
+) -> np.ndarray:
+    """Derivatives (P, D, D) of the logarithms v by the base x, with the other end held.
 
-    The curve minimises its energy. With everything but the first node (c_0, c'_0) eliminated from
-    the Hessian, S is left of it, and c'_0 follows c_0 by S_vv dc' + S_vc dc = 0. For curves that do
-    not minimise it there is no such derivative: -I, as in flat space.
+    M(x) v = -dE/dx, with E the energy of the geodesic. So dv/dx = -M^-1 (H + d(M v)/dx), the last
+    with v held, and H the Hessian of E by x: what is left of that of the curve's nodes when all
+    others are eliminated. For curves that are no minimum there is none: -I, as in flat space.
     """
-    D, chains = geodesics.dimension, chains_of(geodesics)
+    D, chains = bases.shape[1], chains_of(geodesics)
+    slopes = np.tile(-np.eye(D), (len(bases), 1, 1))
 
-    def work(members: np.ndarray) -> np.ndarray:
+    def work(members: np.ndarray) -> None:
         left = _left_of_first_node(metric, chains.take(members))
-        slopes = np.tile(-np.eye(D), (len(members), 1, 1))
-        good = np.isfinite(left).all(axis=(1, 2))
-        slopes[good] = -np.linalg.solve(left[good, D:, D:], left[good, D:, :D])
-        return slopes
+        terms = metric.energy_terms(bases[members], vectors[members])
+        good = np.isfinite(left).all(axis=(1, 2)) & np.isfinite(terms.xv).all(axis=(1, 2))
+        vc, vv = left[good, D:, :D], left[good, D:, D:]
+        H = left[good, :D, :D] - vc.transpose(0, 2, 1) @ np.linalg.solve(vv, vc)
+        change = H + terms.xv[good].transpose(0, 2, 1)
+        slopes[members[good]] = -np.linalg.solve(terms.vv[good], change)
 
-    return np.concatenate(in_chunks(work, len(chains), most=AT_ONCE, progress=False))
+    in_chunks(work, len(chains), most=AT_ONCE, progress=False)
+    return slopes
 
 
 def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:

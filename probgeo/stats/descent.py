@@ -37,6 +37,7 @@ SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
 LEAST_CURVATURE = 1e-6  # of the Hessian, over its largest, that Newton's method is trusted with
 SLACK = 1e-12  # relative increase that is put down to round-off,
 DEVIATIONS = 3.0  # and standard deviations that are put down to the numerics
+ROUND_OFF = 1e-14  # relative to coordinates: no result is better than that
 COINCIDENT = 1e-9  # distance, over the typical one, of a point that the median has arrived at
 
 
@@ -145,6 +146,13 @@ class Descent:
         point = retracted(self.manifold.metric, view.point, step)
         return self.at(point, None if search else view.logs)
 
+    def moved(self, view: View, step: np.ndarray) -> View:
+        """The same after a step so small that the logarithms need not be solved again."""
+        metric = self.manifold.metric
+        point = retracted(metric, view.point, step)
+        tensor = tensor_at(metric, point)
+        return replace(view, point=point, tensor=tensor, logs=view.logs.moved(step, tensor))
+
     def newton(self, view: View) -> Centre:
         while True:
             B = _newton_step(view)
@@ -157,9 +165,7 @@ class Descent:
                 if self.travelled > NEAR * view.spread and not self.out_of_time:
                     view = self.after(view, step, search=True)  # are they still the shortest?
                     continue
-                # a step so small that the logarithms need not be solved again
-                point = retracted(self.manifold.metric, view.point, step)
-                return self.finished(replace(view, point=point, logs=view.logs.moved(step)), cov)
+                return self.finished(self.moved(view, step), cov)
             if self.out_of_time:
                 return self.finished(view, cov)
             if settled and not line.numerical <= self.target:
@@ -199,19 +205,24 @@ class Descent:
         self.report(line)
         # weights that add up to one are one observation, as far from the mean as the data are
         known = error if np.isfinite(error) else view.spread
-        self.target = max(self.rule.fraction * known, self.rule.tol * view.spread)
+        self.target = max(
+            self.rule.fraction * known,
+            self.rule.tol * view.spread,
+            ROUND_OFF * view.length(view.point),
+        )
         return line
 
     def left_over(self, view: View) -> np.ndarray:
         """Covariance of how far mu is from the end of the iteration after the last step.
 
-        Steps of Newton square their length, measured in the spread of the data; where they do not,
-        the next one shrinks at least as the last did. Which way it would go is not known.
+        Steps of Newton square their length: the next one has C last^2. C is about 1 / spread of the
+        data, and about last / before^2. The geometric mean of both is within a factor of four
+        nearly always, each alone is not. Which way the step would go is not known.
         """
         last = self.history[-1].step
-        before = self.history[-2].step if len(self.history) > 1 else np.inf
-        shrinking = max(last / before if before > 0 else 0.0, last / view.spread)
-        following = last * min(shrinking, 1.0)
+        before = self.history[-2].step if len(self.history) > 1 else view.spread
+        by_scale, by_history = last / view.spread, (last / before) ** 2 if before > 0 else 0.0
+        following = last * min(1.0, np.sqrt(by_scale * by_history))
         return following**2 * np.linalg.inv(view.tensor) / len(view.point)
 
     def line_search(self, view: View, step: np.ndarray) -> View | None:

@@ -1,12 +1,12 @@
-"""Whether error bars of means and principal directions are right, for a rough solver."""
+"""Whether error bars of means and principal directions are right, from both sides."""
 
 import numpy as np
 import pytest
 
 from probgeo import FrechetMean, Manifold, PrincipalGeodesics, metrics, solvers
 
-PROBLEMS = 30
-ROUGH, TIGHT = solvers.Markov(order=3, n_points=12), solvers.Markov(order=7, n_points=80)
+PROBLEMS = 40
+TIGHT = solvers.Markov(rtol=1e-7)
 
 
 def problem(seed):
@@ -19,21 +19,22 @@ def problem(seed):
     return X, metrics.LocalMetrics(centers, tensors, rho=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("fraction", [0.1, 0.01, 1e-4])
 @pytest.mark.filterwarnings("ignore::probgeo.ConvergenceWarning")
-def test_deviations_from_a_tight_result_are_covered():
-    means, directions, squares = [], [], []
+def test_deviations_from_a_tight_result_are_covered(fraction):
+    """Dominated by what the iteration leaves over, or by the geodesics."""
+    means, squares, directions = [], [], []
     for seed in range(PROBLEMS):
         X, metric = problem(seed)
-        mean = FrechetMean(fraction=1e-3)
-        rough = PrincipalGeodesics(Manifold(metric, ROUGH), 1, mean=mean).fit(X)
-        mean = FrechetMean(fraction=1e-3, init=rough.mean_.mean)
+        rough = PrincipalGeodesics(metric, 1, mean=FrechetMean(fraction=fraction)).fit(X)
+        mean = FrechetMean(fraction=1e-7, init=rough.mean_.mean)
         tight = PrincipalGeodesics(Manifold(metric, TIGHT), 1, mean=mean).fit(X)
-        error = np.asarray(rough.mean_.mean - tight.mean_.mean)
+        error = rough.mean_.mean - tight.mean_.mean
         means.append(error / rough.mean_.std)
-        squares.append(error @ np.linalg.solve(np.asarray(rough.mean_.cov), error) / 2)
+        squares.append(error @ np.linalg.solve(rough.mean_.cov, error) / 2)
         turned = rough.components_.mean - tight.components_.mean
         directions.append(turned[0] / rough.components_.std[0])
-    for deviations in (means, directions):
-        assert 0.88 <= np.mean(np.abs(deviations) <= 2.0) <= 0.999
-    assert 0.2 <= np.mean(squares) <= 5.0
+    assert 0.9 <= np.mean(np.abs(means) <= 2.0) <= 0.995
+    assert 0.2 <= np.mean(squares) <= 4.0
+    assert np.mean(np.abs(directions) <= 2.0) >= 0.9
+    assert 0.1 <= np.median(np.square(directions)) <= 4.0

@@ -109,9 +109,12 @@ def test_the_limit_of_iterations_is_honest():
 
 
 def test_a_solver_too_coarse_for_the_data_is_said_to_be():
-    coarse = Manifold(HALF, solvers.Markov(order=2, n_points=5))
+    coarse = Manifold(HALF, solvers.Markov(rtol=0.1))
     with pytest.warns(ConvergenceWarning, match="numerical standard deviation"):
-        FrechetMean(coarse, fraction=1e-4).fit(X)
+        found = FrechetMean(coarse, fraction=1e-9).fit(X)
+    assert not found.converged_
+    # the same numerics are good enough for less
+    assert FrechetMean(coarse).fit(X).converged_
 
 
 @pytest.mark.filterwarnings("ignore::probgeo.ConvergenceWarning")
@@ -134,7 +137,7 @@ def test_without_uncertainty_the_update_is_equation_5():
     with pytest.warns(ConvergenceWarning, match="the last of 1 steps"):
         found = FrechetMean(step="fixed", alpha=0.5, max_iter=1, init=X[0]).fit(X)
     np.testing.assert_allclose(found.mean_.mean, 0.5 * X[0] + 0.5 * X.mean(axis=0))
-    assert not np.asarray(found.mean_.cov).any()
+    assert np.all(found.mean_.std < 1e-14)
 
 
 def test_the_best_of_several_starts():
@@ -168,7 +171,7 @@ class TestMedian:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"step": "other"}, r"step must be one of \\('newton', 'fixed'\\)"),
+        ({"step": "other"}, r"step must be one of \('newton', 'fixed'\)"),
         ({"max_iter": 0}, "max_iter must be"),
         ({"init": [0.0]}, "init must be a finite point"),
         ({"n_init": 0}, "n_init must be"),
@@ -202,17 +205,15 @@ def test_what_the_iteration_leaves_over_is_in_the_error_bar():
     assert np.max(deviations) < chi2.ppf(0.9999, 2)
 
 
-@pytest.mark.parametrize("rate", [0.3, 0.01])
-@pytest.mark.parametrize("power", [1, 2])
-def test_what_is_left_over_is_not_understated(rate, power):
-    """Of steps that shrink by a factor, or square their length: the next one is at most that."""
-    steps = [1.0]
+@pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
+def test_what_is_left_over_is_of_the_size_of_the_next_step(scale):
+    """Steps that square their length, in units that are and are not those of the data."""
+    steps = [0.1]
     for _ in range(3):
-        steps.append(rate * steps[-1] ** power)
+        steps.append(scale * steps[-1] ** 2)
     *history, following = steps
-    descent = SimpleNamespace(
-        history=[SimpleNamespace(step=step) for step in history], spread=lambda _: 10.0
-    )
-    state = SimpleNamespace(tensor=np.diag([4.0, 1.0]), point=np.zeros(2))
-    cov = Descent.left_over(descent, state)
-    assert np.sqrt(np.trace(state.tensor @ cov)) >= following * (1 - 1e-12)
+    descent = SimpleNamespace(history=[SimpleNamespace(step=step) for step in history])
+    view = SimpleNamespace(tensor=np.diag([4.0, 1.0]), point=np.zeros(2), spread=1.0)
+    cov = Descent.left_over(descent, view)
+    size = np.sqrt(np.trace(view.tensor @ cov))
+    np.testing.assert_allclose(size, following / np.sqrt(scale), rtol=1e-12)
