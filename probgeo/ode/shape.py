@@ -58,61 +58,101 @@ def search(
         rows[n] = low
 
 
-def bridge_covariance(order: int, s: np.ndarray, t: np.ndarray, h: np.ndarray) -> np.ndarray:
-    """Covariance of w(s) with w(t) on an element of length h, 0 <= s, t <= h: (..., q+1, q+1).
-
-    The bridge b has E b(u) b(v) = min(u, v) - u v / h; its first and second integrals from 0 are
-    the other components, the last of which is b itself.
-    """
-    early = (s <= t)[..., None, None]
-    forward = _ordered(order, s, t, h)
-    backward = np.swapaxes(_ordered(order, t, s, h), -1, -2)
-    return np.where(early, forward, backward)
+FACTORIAL = (1.0, 1.0, 2.0, 6.0)
 
 
-def _ordered(order: int, s: np.ndarray, t: np.ndarray, h: np.ndarray) -> np.ndarray:
-    """The same for s <= t, in terms of integrals of min(u, v) and of u v.
-
-    With A_j(s) = int_0^s (s-u)^(j-1)/(j-1)! u du = s^(j+1)/(j+1)!, the second part is
-    A_i(s) A_j(t) / h. The first is the covariance of integrated Brownian motion.
-    """
-    size = order + 1
-    out = np.empty((*np.broadcast_shapes(s.shape, t.shape, h.shape), size, size))
-    for row in range(size):
-        for column in range(size):
-            i, j = order - row, order - column  # times that b is integrated
-            drift = s ** (i + 1) * t ** (j + 1) / (_FACTORIAL[i + 1] * _FACTORIAL[j + 1] * h)
-            out[..., row, column] = _motion(i, j, s, t) - drift
-    return out
-
-
-_FACTORIAL = (1.0, 1.0, 2.0, 6.0)
-
-
-def _motion(i: int, j: int, s: np.ndarray, t: np.ndarray) -> np.ndarray:
+@loop
+def motion(i: int, j: int, s: float, t: float) -> float:
     """Covariance of Brownian motion integrated i times, at s, and j times, at t >= s.
 
     It is the integral over u of (s-u)^i/i! (t-u)^j/j! from 0 to s, with t - u = (t-s) + (s-u).
     """
-    gap = t - s
-    total = np.zeros(np.broadcast_shapes(s.shape, t.shape))
+    total = 0.0
     for k in range(j + 1):
-        share = gap ** (j - k) / (_FACTORIAL[j - k] * _FACTORIAL[k])
-        total = total + share * s ** (i + k + 1) / ((i + k + 1) * _FACTORIAL[i])
+        share = (t - s) ** (j - k) / (FACTORIAL[j - k] * FACTORIAL[k])
+        total += share * s ** (i + k + 1) / ((i + k + 1) * FACTORIAL[i])
     return total
 
 
-def transition(order: int, dt: np.ndarray) -> np.ndarray:
-    """F(dt) (..., q+1, q): what the states (Z, ..., Z^(q-1)) at a node are after dt.
+@loop
+def free_covariance(
+    t: np.ndarray, row: int, last: int, states: np.ndarray, s: float, r: float, C: np.ndarray
+) -> None:
+    """Cov(x(s), x(r)) (q+1, q+1) of the process that is not pinned, for s <= r.
 
-    The highest derivative is zero at nodes, and has no part in it.
+    s lies in the element after node `row`, r in the one after `last`. On its element a bridge b
+    has E b(u) b(v) = min(u, v) - u v / h, so that the covariance of its integrals is that of
+    Brownian motion less s^(i+1)/(i+1)! r^(j+1)/(j+1)! / h. Behind the element of s the state goes
+    on as F says.
     """
-    F = np.zeros((*dt.shape, order + 1, order))
-    F[..., 0, 0] = 1.0
-    if order == 2:
-        F[..., 0, 1] = dt
-        F[..., 1, 1] = 1.0
-    return F
+    order = states.shape[1]
+    start, h = t[row], t[row + 1] - t[row]
+    until = r if last == row else t[row + 1]
+    a, b = s - start, until - start
+    for p in range(order + 1):
+        for q in range(order + 1):
+            i, j = order - p, order - q  # times that b is integrated
+            C[p, q] = motion(i, j, a, b)
+            C[p, q] -= a ** (i + 1) * b ** (j + 1) / (FACTORIAL[i + 1] * FACTORIAL[j + 1] * h)
+    if order == 1:
+        C[0, 0] += states[row, 0, 0]
+    else:
+        zz, zv, vv = states[row, 0, 0], states[row, 0, 1], states[row, 1, 1]
+        C[0, 0] += zz + (a + b) * zv + a * b * vv
+        C[0, 1] += zv + a * vv
+        C[1, 0] += zv + b * vv
+        C[1, 1] += vv
+    if last != row:
+        for p in range(order + 1):
+            if order == 2:
+                C[p, 0] += (r - until) * C[p, 1]
+            C[p, order] = 0.0
+
+
+@loop
+def covariances(
+    nodes: np.ndarray,
+    offsets: np.ndarray,
+    states: np.ndarray,
+    pinned: bool,
+    member: np.ndarray,
+    s: np.ndarray,
+    t: np.ndarray,
+    rows_s: np.ndarray,
+    rows_t: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Cov(x(s), x(t)) for rows (member, s, t) into out (n, q+1, q+1).
+
+    If pinned, of X(t) - line(t) X(t1), with line(t) = (t - t0)/(t1 - t0).
+    """
+    size = states.shape[1] + 1
+    C, to_end, from_end, last = (
+        np.empty((size, size)),
+        np.empty((size, size)),
+        np.empty((size, size)),
+        np.empty((size, size)),
+    )
+    line_s, line_t = np.zeros(size), np.zeros(size)
+    for n in range(len(s)):
+        if s[n] <= t[n]:
+            free_covariance(nodes, rows_s[n], rows_t[n], states, s[n], t[n], C)
+            out[n] = C
+        else:
+            free_covariance(nodes, rows_t[n], rows_s[n], states, t[n], s[n], C)
+            out[n] = C.T
+        if pinned:
+            begin, final = nodes[offsets[member[n]]], offsets[member[n] + 1] - 1
+            end = nodes[final]
+            free_covariance(nodes, rows_s[n], final - 1, states, s[n], end, to_end)
+            free_covariance(nodes, rows_t[n], final - 1, states, t[n], end, from_end)
+            free_covariance(nodes, final - 1, final - 1, states, end, end, last)
+            line_s[0], line_t[0] = (s[n] - begin) / (end - begin), (t[n] - begin) / (end - begin)
+            line_s[1] = line_t[1] = 1.0 / (end - begin)
+            for p in range(size):
+                for q in range(size):
+                    out[n, p, q] -= line_s[p] * from_end[q, 0] + to_end[p, 0] * line_t[q]
+                    out[n, p, q] += line_s[p] * last[0, 0] * line_t[q]
 
 
 @dataclass(frozen=True)
@@ -142,40 +182,11 @@ class Shape:
 
     def cov(self, member: np.ndarray, s: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Cov(x(s), x(t)) for rows (member, s, t), each (n,): (n, q+1, q+1)."""
-        free = self._free(member, s, t)
-        if not self.pinned:
-            return free
-        begin, end = self.t[self.offsets[member]], self.t[self.offsets[member + 1] - 1]
-        line_s, line_t = self._line(s, begin, end), self._line(t, begin, end)
-        with_end = self._free(member, end, t)[:, :1, :]  # Cov(X(t1), x(t))
-        at_end = self._free(member, s, end)[:, :, :1]
-        last = self._free(member, end, end)[:, :1, :1]
-        left, right = line_s[:, :, None], line_t[:, None, :]
-        return free - left * with_end - at_end * right + left * last * right
-
-    def _line(self, t: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """(t - t0)/(t1 - t0) and its derivatives: (n, q+1)."""
-        line = np.zeros((len(t), self.order + 1))
-        line[:, 0], line[:, 1] = (t - begin) / (end - begin), 1.0 / (end - begin)
-        return line
-
-    def _free(self, member: np.ndarray, s: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """The same for the process that is not pinned."""
-        early, late = np.minimum(s, t), np.maximum(s, t)
-        row, last = self.row(member, early), self.row(member, late)
-        start, stop = self.t[row], self.t[row + 1]
-        together = row == last
-        # up to the end of the earlier time's element, then on with what is known there
-        until = np.where(together, late, stop)
-        P = self.states[row]
-        here = transition(self.order, early - start) @ P
-        h = stop - start
-        C = here @ np.swapaxes(transition(self.order, until - start), -1, -2)
-        C = C + bridge_covariance(self.order, early - start, until - start, h)
-        onward = transition(self.order, np.where(together, 0.0, late - stop))
-        beyond = C[..., : self.order] @ np.swapaxes(onward, -1, -2)
-        C = np.where(together[:, None, None], C, beyond)
-        return np.where((s <= t)[:, None, None], C, np.swapaxes(C, -1, -2))
+        s, t = np.ascontiguousarray(s, dtype=float), np.ascontiguousarray(t, dtype=float)
+        out = np.empty((len(s), self.order + 1, self.order + 1))
+        rows = self.row(member, s), self.row(member, t)
+        covariances(self.t, self.offsets, self.states, self.pinned, member, s, t, *rows, out)
+        return out
 
     def row(self, member: np.ndarray, t: np.ndarray) -> np.ndarray:
         """The node at the left of every time, the last but one at the end."""
