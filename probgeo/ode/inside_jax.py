@@ -382,13 +382,39 @@ def _callback(answer: Callable, outputs: Any, times: tuple, means: tuple, leaves
     `vmap`: leading axes always broadcast.
     """
     axes = len(_batch(means))
-    aligned = tuple(t.reshape((1,) * axes + t.shape) for t in times)
+    given = (tuple(t.reshape((1,) * axes + t.shape) for t in times), means, leaves)
+    types = jax.tree.map(lambda x: np.dtype(x.dtype), given)
+    wanted = jax.tree.map(lambda x: np.dtype(x.dtype), outputs)
 
-    def host(*arrays: Any) -> Any:
-        on_host = [jax.tree.map(np.asarray, part) for part in arrays]
-        return answer(*on_host)
+    def host(arrays: Any) -> Any:
+        out = answer(*jax.tree.map(lambda x, dtype: _unpacked(np.asarray(x), dtype), arrays, types))
+        return jax.tree.map(lambda x, dtype: _packed(np.asarray(x, dtype)), out, wanted)
 
-    return jax.pure_callback(host, outputs, aligned, means, leaves, vmap_method="expand_dims")
+    packed = jax.tree.map(lambda x: jax.eval_shape(_packed, x), outputs)
+    out = jax.pure_callback(host, packed, jax.tree.map(_packed, given), vmap_method="expand_dims")
+    return jax.tree.map(_unpacked, out, wanted)
+
+
+def _packed(x: Any) -> Any:
+    """Numbers of 64 bits as pairs of 32 bits, along a new last axis.
+
+    Callbacks may run in a thread where JAX does not know that it was told to compute with 64 bits,
+    and rounds what they get and return.
+    """
+    if x.dtype.itemsize < 8:
+        return x
+    if isinstance(x, np.ndarray):
+        return np.array(x, order="C")[..., None].view(np.uint32)
+    return jax.lax.bitcast_convert_type(x, jnp.uint32)
+
+
+def _unpacked(x: Any, dtype: np.dtype) -> Any:
+    """The numbers of 64 bits again."""
+    if dtype.itemsize < 8:
+        return x
+    if isinstance(x, np.ndarray):
+        return np.array(x, order="C").view(dtype)[..., 0]
+    return jax.lax.bitcast_convert_type(x, dtype)
 
 
 def _at_times(

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from probgeo._checks import is_traced
+from probgeo.functions.trees import leaves_of
 from probgeo.gaussian import Gaussian
 from probgeo.ode.curve import Curve, warn
 from probgeo.ode.markov import Markov
@@ -137,12 +138,5 @@ def _is_traced(data: dict[str, Any], args: Any) -> bool:
     parts = [
         x for v in data.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))
     ]
-    return is_traced(*parts, *_leaves(args))
+    return is_traced(*parts, *leaves_of(args))
 
-
-def _leaves(tree: Any) -> list[Any]:
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, list | tuple):
-        return [leaf for branch in tree for leaf in _leaves(branch)]
-    return [] if tree is None else [tree]

@@ -193,6 +193,22 @@ def test_members_of_vmap_are_solved_together_and_once():
     np.testing.assert_allclose(mean[2, 1], expected, atol=1e-7)
 
 
+def test_large_batches_beside_other_work_of_jax():
+    """Callbacks call JAX again, while JAX is at work: they must not wait for each other."""
+    W = np.random.default_rng(0).standard_normal((5, 5)) / np.sqrt(5)
+
+    @jax.jit
+    def loss(y, k):
+        z = y + 1e-3 * jnp.tanh(y @ y.T) @ y
+        first = solve_ivp(lambda t, y, k: k * jnp.tanh(W @ y), SPAN, z, args=k)
+        second = solve_bvp(lambda t, y, dy, k: k * jnp.tanh(W @ y), SPAN, z, -z, args=k)
+        return jnp.mean(first.mean(TIMES) ** 2) + jnp.mean(second.mean(TIMES) ** 2)
+
+    y, k = np.random.default_rng(1).standard_normal((400, 5)), np.ones(400)
+    several = [jax.grad(loss, (0, 1))(y, k + 0.1 * i) for i in range(3)]  # all under way at once
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(several))
+
+
 def test_a_gradient_takes_one_solve():
     solver = Counting()
 
