@@ -12,8 +12,7 @@ mpl.use("Agg")
 
 import probgeo  # noqa: E402
 
-# attributes of the package that users know as probgeo.kernels and probgeo.initial
-sys.modules |= {f"probgeo.{name}": getattr(probgeo, name) for name in ("kernels", "initial")}
+sys.modules["probgeo.kernels"] = probgeo.kernels  # as users know it
 
 project = "probgeo"
 author = "The probgeo developers"
@@ -61,7 +60,6 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "write_computation_times": False,  # its page would load scripts from the network
-    "reset_modules": ("matplotlib", "forgetting.forget_compiled"),
 }
 plot_gallery = os.environ.get("PROBGEO_GALLERY", "1")
 

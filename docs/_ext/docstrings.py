@@ -32,7 +32,7 @@ def restore(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
 
 
 def only_ours(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
-    """Leave out what scikit-learn, Equinox or `tuple` bring along."""
+    """Leave out what scikit-learn or `tuple` bring along."""
     function = getattr(obj, "fget", None) or getattr(obj, "__func__", obj)
     module = getattr(function, "__module__", None) or ""
     return skip or not module.startswith("probgeo")
