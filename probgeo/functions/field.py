@@ -37,6 +37,23 @@ class Field(ABC):
         """Both."""
         return self.values(t, state, member), self.jacobians(t, state, member)
 
+    def stages(
+        self,
+        t: np.ndarray,
+        state: np.ndarray,
+        member: np.ndarray,
+        h: np.ndarray,
+        first: np.ndarray,
+        nodes: np.ndarray,
+        weights: np.ndarray,
+    ) -> np.ndarray | None:
+        """All stages of explicit steps at once, or None: one call of `values` a stage is as good.
+
+        Slopes k_0 .. k_S (n, S + 1, order D) of steps of length h (n,): k_0 = (y', first), and
+        k_s+1 = (y', f) at t + nodes_s h and state + h sum_j weights_sj k_j.
+        """
+        return None
+
     def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
         """Derivatives by the parameters, array for array: d f_i / d args_k, (n, D, *shape_k)."""
         return []

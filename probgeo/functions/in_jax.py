@@ -264,6 +264,29 @@ class JaxField(Field):
     def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
         return list(self._run("by_args", t, state, member)) if self.n_parameters else []
 
+    def stages(
+        self,
+        t: np.ndarray,
+        state: np.ndarray,
+        member: np.ndarray,
+        h: np.ndarray,
+        first: np.ndarray,
+        nodes: np.ndarray,
+        weights: np.ndarray,
+    ) -> np.ndarray:
+        # one call in 29 microseconds instead of twelve in nine (100 rows of Duffing's equation)
+        what = f"stages {hash((nodes.tobytes(), weights.tobytes()))}"
+        if what not in self._programs:
+            form = (self.order, self.dimension, self._tree, self._real)
+
+            def make(get: Callable) -> Callable:  # without a reference to self, and so to f
+                return _stages(_formula("values", get, *form), *form[:2], nodes, weights)
+
+            self._programs[what] = program_of(self.f, (what, *form), make)
+        n = len(t)
+        columns = (np.stack([t, h], axis=1), np.reshape(state, (n, -1)), first)
+        return self._programs[what](columns, member, self._leaves)[0]
+
     def _run(
         self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, ...]:
@@ -275,6 +298,29 @@ class JaxField(Field):
         n = len(t)
         columns = (np.reshape(t, (n, 1)), np.reshape(state, (n, self.order * self.dimension)))
         return program(columns, member, self._leaves)
+
+
+def _stages(
+    values: Callable, order: int, dimension: int, nodes: np.ndarray, weights: np.ndarray
+) -> Callable:
+    """The stages of an explicit step from one row (t, h, state, f there): k (S + 1, order D)."""
+    size, count = order * dimension, len(nodes)
+
+    def formula(row: jax.Array, leaves: list | None) -> tuple:
+        c, W = jnp.asarray(nodes), jnp.asarray(weights)
+        t, h, state = row[0], row[1], row[2 : 2 + size]
+
+        def stage(s: jax.Array, k: jax.Array) -> jax.Array:
+            point = state + h * jnp.sum(W[s][:, None] * k[:count], axis=0)
+            (f,) = values(jnp.concatenate([(t + c[s] * h)[None], point]), leaves)
+            slopes = jnp.concatenate([point[dimension:], f])
+            return jax.lax.dynamic_update_slice(k, slopes[None], (s + 1, 0))
+
+        first = jnp.concatenate([row[2 + dimension : 2 + size], row[2 + size :]])
+        k = jnp.zeros((count + 1, size)).at[0].set(first)
+        return (jax.lax.fori_loop(0, count, stage, k),)
+
+    return formula
 
 
 def _formula(

@@ -472,12 +472,12 @@ class TestLoops:
         rng = np.random.default_rng(seed)
         A, D, order = rng.integers(1, 6), rng.integers(1, 5), rng.integers(1, 3)
         n, S, stage = order * D, 7, rng.integers(0, 6)
-        k, start, point = (rng.standard_normal(x) for x in ((S, A, n), (A, n), (A, n)))
+        k, start, point = (rng.standard_normal(x) for x in ((A, S, n), (A, n), (A, n)))
         rates, h, weights = rng.standard_normal((A, D)), rng.uniform(size=A), rng.uniform(size=S)
         expected = k.copy()
-        expected[stage] = np.concatenate([point[:, D:], rates], axis=1)
+        expected[:, stage] = np.concatenate([point[:, D:], rates], axis=1)
         moved = start + h[:, None] * np.einsum(
-            "j,jan->an", weights[: stage + 1], expected[: stage + 1]
+            "j,ajn->an", weights[: stage + 1], expected[:, : stage + 1]
         )
         loops.next_stage(k, stage, rates, point, start, h, weights)
         np.testing.assert_array_equal(k, expected)
@@ -488,7 +488,7 @@ class TestLoops:
         rng = np.random.default_rng(seed)
         A, D, order = rng.integers(1, 6), rng.integers(1, 5), rng.integers(1, 3)
         n, S = order * D, 13
-        k = rng.standard_normal((S, A, n))
+        k = rng.standard_normal((A, S, n))
         point, last, start = rng.standard_normal((3, A, n))
         h, rtol, atol = rng.uniform(0.1, 1.0, (3, A))
         size, e5, e3 = rng.uniform(size=(A, order)), rng.standard_normal(S), rng.standard_normal(S)
@@ -496,10 +496,10 @@ class TestLoops:
         loops.judge_steps(k, point, last, start, h, size, rtol, atol, e5, e3, error, stiffness)
         largest = np.maximum(size, np.abs(point).reshape(A, order, D).max(axis=2))
         unit = np.repeat((rtol + atol / largest[:, 0])[:, None] * largest, D, axis=1)
-        five = np.sum((np.einsum("j,jan->an", e5, k) / unit) ** 2, axis=1)
-        three = np.sum((np.einsum("j,jan->an", e3, k) / unit) ** 2, axis=1)
+        five = np.sum((np.einsum("j,ajn->an", e5, k) / unit) ** 2, axis=1)
+        three = np.sum((np.einsum("j,ajn->an", e3, k) / unit) ** 2, axis=1)
         np.testing.assert_allclose(error, h * five / np.sqrt((five + 0.01 * three) * n), rtol=1e-12)
-        norms = [np.linalg.norm(x, axis=1) for x in (k[-1] - k[-2], point - last)]
+        norms = [np.linalg.norm(x, axis=1) for x in (k[:, -1] - k[:, -2], point - last)]
         np.testing.assert_allclose(stiffness, h * norms[0] / norms[1], rtol=1e-12)
 
     def test_eliminate(self):

@@ -111,10 +111,12 @@ def estimate_errors(
         ROUGH if start.shape[2] == 1 + DRAWS else FINE,
         solution,
     )
-    columns = polynomials(elements, start[:, :D], solution[:, :, :D])
+    # the error with its sign, and the data; of those with random signs only the ends matter
+    which = np.delete(np.arange(start.shape[2]), np.arange(1, 1 + DRAWS))
+    columns = polynomials(elements, start[:, :D, which], solution[:, :, :D, which])
     pieces, inside = without_bumps(steps.pieces, columns[..., 0], elements, h)
     std = standard_deviations(steps.offsets, solution[:, -1, :D], inside)
-    data = np.ascontiguousarray(columns[..., 1 + DRAWS :])
+    data = np.ascontiguousarray(columns[..., 1:])
     return Estimate(pieces, std, data if data.shape[3] else None, defect, rates)
 
 

@@ -27,20 +27,20 @@ def next_stage(
 
     k_stage = (y', f) at `point`;  point = start + h sum_j weights_j k_j,  j = 0..stage.
 
-    k (S, A, n), rates (A, D) values of f, point and start (A, n), h (A,), weights (S,).
+    k (A, S, n), rates (A, D) values of f, point and start (A, n), h (A,), weights (S,).
     """
     members, n = start.shape
     lower = n - rates.shape[1]
     dimension = rates.shape[1]
     for a in range(members):
         for i in range(lower):
-            k[stage, a, i] = point[a, dimension + i]
+            k[a, stage, i] = point[a, dimension + i]
         for i in range(dimension):
-            k[stage, a, lower + i] = rates[a, i]
+            k[a, stage, lower + i] = rates[a, i]
         for i in range(n):
             total = 0.0
             for j in range(stage + 1):
-                total += weights[j] * k[j, a, i]
+                total += weights[j] * k[a, j, i]
             point[a, i] = start[a, i] + h[a] * total
 
 
@@ -65,13 +65,13 @@ def judge_steps(
     Components of y are measured by atol + rtol max|y|, the largest so far or at the new point,
     those of y' by the same share of max|y'|, and averaged.
 
-    k (13, A, n), point, last_stage and start (A, n), h, rtol and atol (A,), size (A, q) largest
+    k (A, 13, n), point, last_stage and start (A, n), h, rtol and atol (A,), size (A, q) largest
     entries of y^(m) so far; error and stiffness (A,) are written to.
     """
     members, n = start.shape
     order = size.shape[1]
     dimension = n // order
-    stages = k.shape[0]
+    stages = k.shape[1]
     for a in range(members):
         sum5, sum3, above, below, tolerance = 0.0, 0.0, 0.0, 0.0, 1.0
         for m in range(order):
@@ -85,11 +85,11 @@ def judge_steps(
                 five = 0.0
                 three = 0.0
                 for j in range(stages):
-                    five += e5[j] * k[j, a, i]
-                    three += e3[j] * k[j, a, i]
+                    five += e5[j] * k[a, j, i]
+                    three += e3[j] * k[a, j, i]
                 sum5 += (five / unit) ** 2
                 sum3 += (three / unit) ** 2
-                above += (k[stages - 1, a, i] - k[stages - 2, a, i]) ** 2
+                above += (k[a, stages - 1, i] - k[a, stages - 2, i]) ** 2
                 below += (point[a, i] - last_stage[a, i]) ** 2
         total = sum5 + 0.01 * sum3
         error[a] = 0.0 if total == 0.0 else h[a] * sum5 / np.sqrt(total * n)
@@ -148,8 +148,8 @@ def error_equation(
     On a step the values at S Radau points c_1..c_S = 1 obey X = x0 + h A slope(X), A the
     `collocation` matrix. They are found by elimination; many of them by iterating this map until it
     changes less than a share `tolerance`, which contracts where |h J| is below six or so, if
-    `iterations` of it suffice (not where steps are stiff). If C is above n + 1 + P, it is done for n unit vectors,
-    the defect and `forcing` instead, of which all columns are combinations.
+    `iterations` of it suffice (not where steps are stiff). If C is above n + 1 + P, it is done for
+    n unit vectors, the defect and `forcing` instead, of which all columns are combinations.
 
     offsets (B + 1,) of the steps, h (E,), jacobians (E, S, q, D, D), defect (E, S, D),
     signs (E, C_1), forcing (E, S, D, P), start (B, n, C) at t0, solution (E, S, n, C) written to.

@@ -75,16 +75,10 @@ class ExplicitWalk(Walk):
 
     def attempt(self, h: np.ndarray) -> Attempt:
         coefficients = tableau()
-        count, n = self.y.shape
-        k = np.empty((STAGES + 1, count, n))
-        point, last_stage, rates = self.y.copy(), self.y, self.slopes
-        for stage in range(STAGES):
-            if stage == STAGES - 1:
-                last_stage = point.copy()
-            next_stage(k, stage, rates, point, self.y, h, coefficients.weights[stage])
-            rates = self.values(self.t + coefficients.nodes[stage] * h, point)
-        k[STAGES] = self.state_slopes(point, rates)
-        error, stiffness = np.empty(count), np.empty(count)
+        k = self._stages(h)
+        moved = np.matmul(coefficients.weights[-2:], k[:, :STAGES])
+        last_stage, point = (self.y + h[:, None] * moved[:, i] for i in (0, 1))
+        error, stiffness = np.empty(len(h)), np.empty(len(h))
         judge_steps(
             k,
             point,
@@ -99,8 +93,26 @@ class ExplicitWalk(Walk):
             error,
             stiffness,
         )
-        record = (self.y, np.ascontiguousarray(k.swapaxes(0, 1)))
-        return Attempt(point, rates, error, record, stiffness > UNSTABLE)
+        rates = k[:, STAGES, -self.dimension :]
+        return Attempt(point, rates, error, (self.y, k), stiffness > UNSTABLE)
+
+    def _stages(self, h: np.ndarray) -> np.ndarray:
+        """Slopes k (A, 13, n) of all stages, and at the point that they lead to."""
+        coefficients, members = tableau(), self.members[self.active]
+        state = self.y.reshape(len(h), self.order, self.dimension)
+        k = self.field.stages(
+            self.t, state, members, h, self.slopes, coefficients.nodes, coefficients.weights
+        )
+        if k is not None:
+            self.evaluations[self.active] += STAGES
+            return k
+        k = np.empty((len(h), STAGES + 1, self.y.shape[1]))
+        point, rates = self.y.copy(), self.slopes
+        for stage in range(STAGES):
+            next_stage(k, stage, rates, point, self.y, h, coefficients.weights[stage])
+            rates = self.values(self.t + coefficients.nodes[stage] * h, point)
+        k[:, STAGES] = self.state_slopes(point, rates)
+        return k
 
     def empty_record(self) -> tuple[np.ndarray, ...]:
         n = self.order * self.dimension
