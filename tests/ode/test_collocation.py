@@ -5,7 +5,7 @@ import pytest
 
 from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov import collocation
-from probgeo.ode.markov.collocation import Chains, Linearised, basis, largest_of, looking
+from probgeo.ode.markov.collocation import Chains, Linearised, basis, kronrod, largest_of
 from probgeo.ode.shape import Shape
 from probgeo.ragged import members_of, offsets_of
 
@@ -28,6 +28,13 @@ def random_jacobians(curves, rng, size=0.5):
     return size * rng.normal(size=(E, k, 2, D, D))
 
 
+def end_slopes(curves):
+    """Slopes (E, 2, D) at the ends of every element, from its polynomial."""
+    powers = np.arange(curves.basis.k + 2)
+    pieces = powers[:, None] * curves.pieces() / curves.h[:, None, None]
+    return np.stack([pieces[:, 1], pieces.sum(axis=1)], axis=1)
+
+
 # --- the basis ----------------------------------------------------------------------------------
 
 
@@ -47,12 +54,19 @@ def test_the_basis_reproduces_polynomials(k):
 
 
 @pytest.mark.parametrize("k", range(2, 7))
-def test_points_between_are_no_gauss_points(k):
-    b = basis(k)
-    gaps = np.abs(b.points[k:, None] - b.gauss)
-    assert gaps.min() > 0.02
-    np.testing.assert_array_equal(b.points[-2:], [0.0, 1.0])
-    assert np.all(np.diff(looking(k).points) > 0)
+def test_kronrods_points_interlace_and_integrate(k):
+    """Gauss and Kronrod's points together integrate polynomials of degree 3 k + 1 exactly."""
+    gauss, points = np.polynomial.legendre.leggauss(k)[0], kronrod(k)
+    assert np.all((points[:-1] < gauss) & (gauss < points[1:]))
+    both = np.concatenate([gauss, points])
+    V = np.polynomial.legendre.legvander(both, 3 * k + 1)
+    moments = np.append(2.0, np.zeros(3 * k + 1))  # of Legendre's polynomials
+    weights = np.linalg.solve(V[:, : 2 * k + 1].T, moments[: 2 * k + 1])
+    np.testing.assert_allclose(weights @ V, moments, atol=1e-13)
+    if k == 3:  # as tabulated
+        np.testing.assert_allclose(
+            points[2:], [0.43424374934680254, 0.9604912687080202], rtol=1e-13
+        )
 
 
 @random_sizes
@@ -62,7 +76,7 @@ def test_pieces_are_the_curve(seed):
     s = curves.basis.points
     powers = s[:, None] ** np.arange(curves.basis.k + 2)
     np.testing.assert_allclose(powers @ curves.pieces(), states[:, :, 0], atol=1e-11)
-    np.testing.assert_allclose(times[:, -2], curves.t[curves.left])
+    np.testing.assert_allclose(times, curves.t[curves.left][:, None] + s * curves.h[:, None])
 
 
 # --- loops against NumPy -------------------------------------------------------------------------
@@ -119,7 +133,7 @@ class TestLoops:
         jumps = np.empty(curves.y.shape)
         ends = curves.basis.slope_at_ends
         loops.slope_jumps(curves.t, curves.offsets, curves.y, curves.v, ends, jumps)
-        slopes = curves.states()[1][:, -2:, 1]
+        slopes = end_slopes(curves)
         expected = np.zeros_like(jumps)
         expected[curves.left] += slopes[:, 0]
         expected[curves.left + 1] -= slopes[:, 1]
@@ -188,7 +202,7 @@ class TestLoops:
             forces = np.einsum("ejmab,ejmb->eja", linear.jacobians, states) + forcing[..., c]
             size = np.abs(v).max()
             np.testing.assert_allclose(change.v, forces, atol=1e-9 * size)
-            slopes = change.states()[1][:, -2:, 1]
+            slopes = end_slopes(change)
             jump = jumps[..., c].copy()
             jump[curves.left] += slopes[:, 0]
             jump[curves.left + 1] -= slopes[:, 1]

@@ -8,6 +8,7 @@ from probgeo.ode.curve import NOT_FINITE, OK, STALLED
 from probgeo.ode.markov.collocation import Chains
 from probgeo.ode.markov.newton import Equations, Iteration, jumps_of
 from probgeo.ragged import offsets_of
+from tests.ode.test_collocation import end_slopes
 
 
 def field(f, D=1):
@@ -47,7 +48,7 @@ def test_equations_are_solved_and_slopes_continuous():
 
 def test_linear_equations_take_one_step():
     (settled,) = solve(lambda t, y, dy: 3 * y - dy + t[:, None], lines([[[0.0], [1.0]]]))
-    k, K = 4, 7
+    k, K = 4, 9
     assert settled.status == OK
     assert settled.evaluations == [4 * (k + K)]  # once to linearise, once to look
 
@@ -57,7 +58,7 @@ def test_a_full_step_that_leads_astray_is_shortened():
     line = lines([[[0.0], [1.0]]], elements=24)
     (settled,) = solve(lambda t, y, dy: 5 * np.sinh(5 * y), line)
     assert settled.status == OK
-    slope = settled.curves.states()[1][0, -2, 1, 0]
+    slope = end_slopes(settled.curves)[0, 0, 0]
     assert slope == pytest.approx(0.0457504614, rel=1e-4)  # in the literature
 
 

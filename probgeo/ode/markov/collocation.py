@@ -25,15 +25,17 @@ BLAS = 8  # dimensions from which on LAPACK inverts an element faster than the p
 
 @dataclass(frozen=True)
 class Basis:
-    """The functions G_j of k Gauss points, and where an element is looked at besides.
+    """The functions G_j of k Gauss points, and Kronrod's points, where an element is looked at.
 
     Attributes
     ----------
     gauss (k,) : in (0, 1)
-    points (K,) : the Gauss points, others between them, and the two ends 0 and 1
+    points (K,) : the Gauss points, then Kronrod's k + 1 around and between them
     value, position, slope (K, k) : G_j'', G_j and G_j' at the points
+    slope_at_ends (2, k) : G_j' at 0 and 1
     coefficients (k + 2, k) : of G_j, by powers of s
-    richer_position, richer_slope (K, K) : G_j and G_j' of the polynomials through all K points
+    richer_position, richer_slope, richer_slope_at_ends (K or 2, K) : the same for the polynomials
+        through all K points
     bump : how far a defect of size 1 that vanishes at the Gauss points bends an element of length 1
     """
 
@@ -42,47 +44,55 @@ class Basis:
     value: np.ndarray
     position: np.ndarray
     slope: np.ndarray
+    slope_at_ends: np.ndarray
     coefficients: np.ndarray
     richer_position: np.ndarray
     richer_slope: np.ndarray
+    richer_slope_at_ends: np.ndarray
     bump: float
 
     @property
     def k(self) -> int:
         return len(self.gauss)
 
-    @property
-    def slope_at_ends(self) -> np.ndarray:
-        return self.slope[-2:]
-
 
 @lru_cache
 def basis(k: int) -> Basis:
-    """The basis of k Gauss points.
-
-    What lies between these is seen at the ends and in the middle, or, where that is a Gauss point,
-    half-way from it to the next at both sides.
-    """
+    """The basis of k Gauss points."""
     x = legendre.leggauss(k)[0]
-    between = [0.0] if k % 2 == 0 else [x[k // 2 + 1] / 2, -x[k // 2 + 1] / 2]
-    points = np.concatenate([x, between, [-1.0, 1.0]])
-    value, slope, position, series = _integrated(x, points)
-    _, richer_slope, richer_position, _ = _integrated(points, points)
+    points = np.concatenate([x, kronrod(k)])
+    everywhere = np.concatenate([points, [-1.0, 1.0]])
+    value, slope, position, series = _integrated(x, everywhere)
+    _, richer_slope, richer_position, _ = _integrated(points, everywhere)
     line = Polynomial([-1.0, 2.0])
     powers = [Polynomial(legendre.leg2poly(column))(line).coef for column in series.T]
-    coefficients = np.stack([np.pad(p, (0, k + 2 - len(p))) for p in powers], axis=1)
-    legendre_k = legendre.legval(points, np.eye(k + 1)[k])
     return Basis(
         gauss=(x + 1) / 2,
         points=(points + 1) / 2,
-        value=np.ascontiguousarray(value),
-        position=np.ascontiguousarray(position),
-        slope=np.ascontiguousarray(slope),
-        coefficients=coefficients,
-        richer_position=np.ascontiguousarray(richer_position),
-        richer_slope=np.ascontiguousarray(richer_slope),
-        bump=float(np.abs(richer_position @ legendre_k).max()),
+        value=np.ascontiguousarray(value[:-2]),
+        position=np.ascontiguousarray(position[:-2]),
+        slope=np.ascontiguousarray(slope[:-2]),
+        slope_at_ends=np.ascontiguousarray(slope[-2:]),
+        coefficients=np.stack([np.pad(p, (0, k + 2 - len(p))) for p in powers], axis=1),
+        richer_position=np.ascontiguousarray(richer_position[:-2]),
+        richer_slope=np.ascontiguousarray(richer_slope[:-2]),
+        richer_slope_at_ends=np.ascontiguousarray(richer_slope[-2:]),
+        bump=float(np.abs(richer_position[:-2] @ legendre.legval(points, np.eye(k + 1)[k])).max()),
     )
+
+
+def kronrod(k: int) -> np.ndarray:
+    """Kronrod's k + 1 points in [-1, 1] for k Gauss points.
+
+    The roots of Stieltjes' polynomial E of degree k + 1, with int P_k E x^j dx = 0 for j <= k:
+    a defect that vanishes at the Gauss points is integrated well with them.
+    """
+    nodes, weights = legendre.leggauss(2 * k + 2)
+    basis_functions = legendre.legvander(nodes, k + 1)
+    tested = basis_functions[:, : k + 1] * (weights * basis_functions[:, k])[:, None]
+    moments = tested.T @ basis_functions
+    series = np.linalg.lstsq(moments[:, :-1], -moments[:, -1])[0]
+    return np.sort(legendre.legroots(np.append(series, 1.0)).real)
 
 
 @dataclass(frozen=True)

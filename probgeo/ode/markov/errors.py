@@ -52,7 +52,7 @@ def estimated_errors(curves: Chains, linear: Linearised, defects: np.ndarray) ->
     b, look = curves.basis, looking(curves.basis.k)
     h = curves.h
     bends, forcing = local_errors(b, h, linear.jacobians, defects)
-    slopes = h[:, None, None] * np.matmul(b.richer_slope[-2:], bends)
+    slopes = h[:, None, None] * np.matmul(b.richer_slope_at_ends, bends)
     jumps = np.zeros((*curves.y.shape, 3))
     jumps[curves.left, :, 0] += slopes[:, 0]
     jumps[curves.left + 1, :, 0] -= slopes[:, 1]
