@@ -1,34 +1,32 @@
-"""Solving inside a program of JAX: `solve_ivp` and `solve_bvp` under `jit`, `vmap` and `grad`.
+"""Curves inside a program of JAX: `solve_ivp` and `solve_bvp` under `jit`, `vmap` and `grad`.
 
-The numbers are not known while JAX traces, so that the solve becomes a callback, which runs when
-they are. Members of a `vmap` are members of one batch, solved at a time.
-
-The mean has derivatives, forward and in reverse, by the implicit function theorem: with data and
-parameters x, dy(t) = S(t) dx, where the columns of S solve the ODE linearised along the curve. A
-solver knows them already: they are how the curve moves with uncertain data, for data of unit
-covariance, and with the parameters.
+The numbers are not known while JAX traces: what a curve is asked for becomes a callback that solves
+the problem when they are. See `callbacks` for that, and for derivatives.
 """
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_derivatives import SymbolicZero
 
-from probgeo._checks import as_float_array, as_t_span, is_traced
+from probgeo._checks import as_t_span, is_traced
 from probgeo.functions import as_field
 from probgeo.gaussian import Gaussian, covariance_factor
-from probgeo.ode.curve import OK, Curve, Source, as_source, warn
-from probgeo.ode.problem import Kind, Problem, as_data, common_shape
-
-WHOLE = ("status", "n_evaluations")
-KEPT = 4  # solutions of one problem: those of the last few numbers it was asked for
+from probgeo.ode.callbacks import (
+    Inputs,
+    Statement,
+    as_times,
+    columns_of,
+    covariance_of,
+    diagnostic_of,
+    dtype_of,
+    mean_of,
+)
+from probgeo.ode.curve import OK, Curve, Source, as_source
+from probgeo.ode.problem import Kind, as_data, common_shape
 
 
 def traced_initial(f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any) -> Any:
@@ -41,93 +39,6 @@ def traced_boundary(
 ) -> Any:
     """What `solve_bvp` returns for data or parameters that are not known yet."""
     return _traced(f, t_span, data, solver, guess, args, "boundary", order=2)
-
-
-class Inputs(NamedTuple):
-    """Numbers that a solution depends on; leading axes are a batch.
-
-    means: C arrays (*batch, D); covs: C arrays (*batch, D, D), or none if all data are certain;
-    leaves: the arrays of args, (*batch, ...).
-    """
-
-    means: tuple
-    covs: tuple
-    leaves: tuple
-
-
-class Statement:
-    """All of a problem but its numbers, and the solutions for numbers that it had lately."""
-
-    def __init__(
-        self,
-        f: Callable,
-        t_span: tuple[float, float],
-        kind: Kind,
-        order: int,
-        solver: Any,
-        guess: Any,
-        args: tuple[Any, tuple[int, ...]],
-    ) -> None:
-        self.f, self.t_span, self.kind, self.order = f, t_span, kind, order
-        self.solver, self.guess = solver, guess
-        self.tree, self.leaf_axes = args  # how args hang together; axes of leaves of one member
-        self._solved: OrderedDict = OrderedDict()
-        self._lock = threading.Lock()
-
-    def lead(self, means: Sequence[np.ndarray], leaves: Sequence[np.ndarray]) -> tuple[int, ...]:
-        """The axes of the batch that data and parameters have together."""
-        shapes = [mean.shape[:-1] for mean in means]
-        shapes += [x.shape[: x.ndim - k] for x, k in zip(leaves, self.leaf_axes, strict=True)]
-        return np.broadcast_shapes(*shapes)
-
-    def solve(
-        self,
-        means: Sequence[np.ndarray],
-        leaves: Sequence[np.ndarray],
-        by_data: bool,
-        by_args: bool,
-    ) -> Curve:
-        """The solution, with columns S by data and parameters if they are wanted."""
-        key = tuple((x.shape, x.tobytes()) for x in (*means, *leaves))
-        with self._lock:
-            for known in ((by_data, by_args), (True, False), (True, True)):
-                if known >= (by_data, by_args) and (known, key) in self._solved:
-                    return self._solved[known, key]
-        curve = self.solver.solve(self._problem(means, leaves, by_data, by_args), self.guess)
-        warn(curve, "solutions")
-        with self._lock:
-            self._solved[(by_data, by_args), key] = curve
-            while len(self._solved) > KEPT:
-                self._solved.popitem(last=False)
-        return curve
-
-    def _problem(
-        self,
-        means: Sequence[np.ndarray],
-        leaves: Sequence[np.ndarray],
-        by_data: bool,
-        by_args: bool,
-    ) -> Problem:
-        batch, D = self.lead(means, leaves), means[0].shape[-1]
-        rows = [np.broadcast_to(mean, (*batch, D)).reshape(-1, D) for mean in means]
-        values = np.stack(rows, axis=1).astype(float)
-        every = [
-            np.broadcast_to(x, batch + x.shape[x.ndim - k :])
-            for x, k in zip(leaves, self.leaf_axes, strict=True)
-        ]
-        args = jax.tree.unflatten(self.tree, every)
-        field = as_field(self.f, self.order, D, args=args, batch_shape=batch)
-        unit = np.broadcast_to(np.eye(D), (len(values), len(means), D, D)).copy()
-        return Problem(
-            field,
-            *self.t_span,
-            self.order,
-            self.kind,
-            values,
-            unit if by_data else None,
-            batch,
-            with_args=by_args and field.n_parameters > 0,
-        )
 
 
 @jax.tree_util.register_pytree_node_class
@@ -176,7 +87,7 @@ class TracedCurve:
         """Posterior mean at time(s) `t`, shape (..., *t.shape, D)."""
         times, shape = self._times("t", t)
         means, _, leaves = self._inputs
-        values = _mean(self._statement, derivative, times, means, leaves)
+        values = mean_of(self._statement, derivative, times, means, leaves)
         return values.reshape(*self.batch_shape, *shape, self.dimension)
 
     def cov(
@@ -194,17 +105,17 @@ class TracedCurve:
         """Covariances that the solver knows."""
         first, second, shape = self._pairs(s, t)
         means, _, leaves = self._inputs
-        found = _covariance(self._statement, (derivative, source), first, second, means, leaves)
+        found = covariance_of(self._statement, (derivative, source), first, second, means, leaves)
         return found.reshape(*self.batch_shape, *shape, self.dimension, self.dimension)
 
     def _boundary(self, s: Any, t: Any, derivative: tuple[int, int]) -> jax.Array:
         """What the covariances of the data make of the curve's: sum_c S_c(s) cov_c S_c(t)'."""
         first, second, shape = self._pairs(s, t)
         (means, covs, leaves), D = self._inputs, self.dimension
-        total = jnp.zeros((*self.batch_shape, first.size, D, D), _dtype(means))
+        total = jnp.zeros((*self.batch_shape, first.size, D, D), dtype_of(means))
         if covs:
             left, right = (
-                _bars(self._statement, (d, False), x, means, leaves)[1]
+                columns_of(self._statement, (d, False), x, means, leaves)[1]
                 for x, d in zip((first, second), derivative, strict=True)
             )
             for c, cov in enumerate(covs):
@@ -263,7 +174,7 @@ class TracedCurve:
         if is_traced(*means, *covs, *leaves):
             raise TypeError("solved() is for curves outside of jit, vmap and grad")
         arrays = [[np.asarray(x) for x in part] for part in self._inputs]
-        problem = self._statement._problem(arrays[0], arrays[2], bool(covs), False)
+        problem = self._statement.problem(arrays[0], arrays[2], bool(covs), False)
         if covs:
             factors = [covariance_factor(cov.astype(float)) for cov in arrays[1]]
             spread = np.stack([x.reshape(-1, *x.shape[-2:]) for x in factors], axis=1)
@@ -277,22 +188,13 @@ class TracedCurve:
 
     def _diagnostic(self, name: str) -> jax.Array:
         means, _, leaves = self._inputs
-        return _diagnostic(self._statement, name, means, leaves)
+        return diagnostic_of(self._statement, name, means, leaves)
 
     def _times(self, name: str, t: Any) -> tuple[Any, tuple[int, ...]]:
         """Times in one row, checked if they are known, and the shape they had."""
-        dtype = _dtype(self._inputs.means)
+        dtype = dtype_of(self._inputs.means)
         times = t if is_traced(t) else as_times(name, t, self.t_span)
         return jnp.asarray(times, dtype).reshape(-1), np.shape(times)
-
-
-def as_times(name: str, t: Any, t_span: tuple[float, float], slack: float = 1e-9) -> np.ndarray:
-    """Times of the interval, which rounding may have moved a little outside."""
-    times, (t0, t1) = as_float_array(name, t), t_span
-    allowed = slack * (t1 - t0)
-    if np.any(times < t0 - allowed) or np.any(times > t1 + allowed):
-        raise ValueError(f"{name} must lie in [{t0:g}, {t1:g}], got {times}")
-    return np.clip(times, t0, t1)
 
 
 class _KnownStatement(Statement):
@@ -362,230 +264,3 @@ def _check(f: Any, order: int, D: int, tree: Any, shapes: list, leaves: list) ->
     dtypes = [np.dtype(jnp.result_type(leaf)) for leaf in leaves]
     zeros = [np.zeros((1, *shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     as_field(f, order, D, args=jax.tree.unflatten(tree, zeros), batch_shape=(1,))
-
-
-# --- callbacks ------------------------------------------------------------------------------------
-
-
-def _dtype(means: tuple) -> Any:
-    return jnp.result_type(*means)
-
-
-def _batch(means: tuple) -> tuple[int, ...]:
-    return means[0].shape[:-1]
-
-
-def _callback(answer: Callable, outputs: Any, times: tuple, means: tuple, leaves: tuple) -> Any:
-    """answer(times, means, leaves) on arrays of NumPy, as a part of a program.
-
-    Times (T,) get the axes of the batch in front, of length one, and so does everything under
-    `vmap`: leading axes always broadcast.
-    """
-    axes = len(_batch(means))
-    given = (tuple(t.reshape((1,) * axes + t.shape) for t in times), means, leaves)
-    types = jax.tree.map(lambda x: np.dtype(x.dtype), given)
-    wanted = jax.tree.map(lambda x: np.dtype(x.dtype), outputs)
-
-    def host(arrays: Any) -> Any:
-        out = answer(*jax.tree.map(lambda x, dtype: _unpacked(np.asarray(x), dtype), arrays, types))
-        return jax.tree.map(lambda x, dtype: _packed(np.asarray(x, dtype)), out, wanted)
-
-    packed = jax.tree.map(lambda x: jax.eval_shape(_packed, x), outputs)
-    out = jax.pure_callback(host, packed, jax.tree.map(_packed, given), vmap_method="expand_dims")
-    return jax.tree.map(_unpacked, out, wanted)
-
-
-def _packed(x: Any) -> Any:
-    """Numbers of 64 bits as pairs of 32 bits, along a new last axis.
-
-    Callbacks may run in a thread where JAX does not know that it was told to compute with 64 bits,
-    and rounds what they get and return.
-    """
-    if x.dtype.itemsize < 8:
-        return x
-    if isinstance(x, np.ndarray):
-        return np.array(x, order="C")[..., None].view(np.uint32)
-    return jax.lax.bitcast_convert_type(x, jnp.uint32)
-
-
-def _unpacked(x: Any, dtype: np.dtype) -> Any:
-    """The numbers of 64 bits again."""
-    if dtype.itemsize < 8:
-        return x
-    if isinstance(x, np.ndarray):
-        return np.array(x, order="C").view(dtype)[..., 0]
-    return jax.lax.bitcast_convert_type(x, dtype)
-
-
-def _at_times(
-    statement: Statement, curve: Curve, times: tuple[np.ndarray, ...], evaluate: Callable
-) -> np.ndarray:
-    """evaluate(posterior, *times (T,)) -> (B, T, ...) in the axes that curve and times share."""
-    shared = np.broadcast_shapes(curve.batch_shape, *[t.shape[:-1] for t in times])
-    count = curve.posterior.count
-    numbers = np.broadcast_to(np.arange(count).reshape(curve.batch_shape), shared).ravel()
-    if all(t.size == t.shape[-1] for t in times):
-        values = evaluate(curve.posterior, *[_inside(statement, t.ravel()) for t in times])[numbers]
-    else:
-        rows = [np.broadcast_to(t, shared + t.shape[-1:]).reshape(-1, t.shape[-1]) for t in times]
-        values = np.concatenate(
-            [
-                evaluate(
-                    curve.posterior.take(np.array([m])), *[_inside(statement, t[i]) for t in rows]
-                )
-                for i, m in enumerate(numbers)
-            ]
-        )
-    return values.reshape(*shared, *values.shape[1:])
-
-
-def _inside(statement: Statement, t: np.ndarray) -> np.ndarray:
-    """Times of the interval, as far as single precision can tell."""
-    return as_times("t", t, statement.t_span, slack=1e-6)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _mean(
-    statement: Statement, derivative: int, t: jax.Array, means: tuple, leaves: tuple
-) -> jax.Array:
-    """The mean (*batch, T, D)."""
-    dtype = _dtype(means)
-    out = jax.ShapeDtypeStruct((*_batch(means), t.size, means[0].shape[-1]), dtype)
-
-    def answer(times: tuple, means: tuple, leaves: tuple) -> np.ndarray:
-        curve = statement.solve(means, leaves, by_data=False, by_args=False)
-        values = _at_times(statement, curve, times, lambda p, t: p.mean(t, derivative))
-        return values.astype(dtype)
-
-    return _callback(answer, out, (t,), means, leaves)
-
-
-@partial(_mean.defjvp, symbolic_zeros=True)
-def _mean_jvp(statement: Statement, derivative: int, primals: tuple, tangents: tuple) -> tuple:
-    """dy(t) = S(t) d(data, args) + y'(t) dt: linear in the tangents, so that it can be reversed."""
-    t, means, leaves = primals
-    dt, dmeans, dleaves = tangents
-    by_data = any(not isinstance(x, SymbolicZero) for x in dmeans)
-    real = [jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
-    moves = [r and not isinstance(x, SymbolicZero) for r, x in zip(real, dleaves, strict=True)]
-    values = _mean(statement, derivative, t, means, leaves)
-    change = jnp.zeros_like(values)
-    if by_data or any(moves):
-        wanted = (derivative, any(moves))
-        values, S = _mean_and_columns(statement, wanted, t, means, leaves)
-        start, D = 0, means[0].shape[-1]
-        for dmean in dmeans:
-            if not isinstance(dmean, SymbolicZero):
-                change += jnp.einsum("...tij,...j->...ti", S[..., start : start + D], dmean)
-            start += D
-        for r, leaf, dleaf, axes in zip(real, leaves, dleaves, statement.leaf_axes, strict=True):
-            size = int(np.prod(leaf.shape[leaf.ndim - axes :])) if r else 0
-            if r and not isinstance(dleaf, SymbolicZero):
-                flat = dleaf.reshape(*leaf.shape[: leaf.ndim - axes], size)
-                part = S[..., start : start + size]
-                change += jnp.einsum("...tij,...j->...ti", part, flat.astype(values.dtype))
-            start += size
-    if not isinstance(dt, SymbolicZero):
-        change += _mean(statement, derivative + 1, t, means, leaves) * dt[:, None]
-    return values, change
-
-
-def _without_derivatives(function: Callable, what: str) -> Callable:
-    """A function of arrays that refuses to be differentiated."""
-    wrapped = jax.custom_jvp(function, nondiff_argnums=(0, 1))
-
-    def refuse(statement: Statement, derivative: Any, primals: tuple, tangents: tuple) -> tuple:
-        if all(isinstance(x, SymbolicZero) for x in jax.tree.leaves(tangents, is_leaf=_is_zero)):
-            out = wrapped(statement, derivative, *primals)
-            return out, jax.tree.map(jnp.zeros_like, out)
-        raise NotImplementedError(
-            f"{what} of a curve have no derivatives with respect to data, parameters and times: "
-            "use jax.lax.stop_gradient, or differentiate means only"
-        )
-
-    wrapped.defjvp(refuse, symbolic_zeros=True)
-    return wrapped
-
-
-def _is_zero(x: Any) -> bool:
-    return isinstance(x, SymbolicZero)
-
-
-def _mean_and_columns_of(
-    statement: Statement, wanted: tuple[int, bool], t: jax.Array, means: tuple, leaves: tuple
-) -> tuple[jax.Array, jax.Array]:
-    """The mean (*batch, T, D), and the columns S (*batch, T, D, R), of one solve."""
-    derivative, by_args = wanted
-    dtype, D = _dtype(means), means[0].shape[-1]
-    parameters = [
-        int(np.prod(leaf.shape[leaf.ndim - axes :]))
-        for leaf, axes in zip(leaves, statement.leaf_axes, strict=True)
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    R = D * len(means) + (sum(parameters) if by_args else 0)
-    shape = (*_batch(means), t.size, D)
-    outputs = (jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct((*shape, R), dtype))
-
-    def answer(times: tuple, means: tuple, leaves: tuple) -> tuple:
-        curve = statement.solve(means, leaves, by_data=True, by_args=by_args)
-
-        def columns(posterior: Any, t: np.ndarray) -> np.ndarray:
-            return posterior.boundary_columns(t, derivative)[..., :R]
-
-        values = _at_times(statement, curve, times, lambda p, t: p.mean(t, derivative))
-        S = _at_times(statement, curve, times, columns)
-        return values.astype(dtype), S.astype(dtype)
-
-    return _callback(answer, outputs, (t,), means, leaves)
-
-
-_mean_and_columns = _without_derivatives(_mean_and_columns_of, "second derivatives")
-
-
-_bars = _without_derivatives(_mean_and_columns_of, "error bars")
-
-
-def _covariance_of(
-    statement: Statement,
-    wanted: tuple[tuple[int, int], Source],
-    s: jax.Array,
-    t: jax.Array,
-    means: tuple,
-    leaves: tuple,
-) -> jax.Array:
-    dtype, D = _dtype(means), means[0].shape[-1]
-    out = jax.ShapeDtypeStruct((*_batch(means), t.size, D, D), dtype)
-
-    def answer(times: tuple, means: tuple, leaves: tuple) -> np.ndarray:
-        curve = statement.solve(means, leaves, by_data=False, by_args=False)
-
-        def cov(posterior: Any, s: np.ndarray, t: np.ndarray) -> np.ndarray:
-            return posterior.cov(s, t, *wanted)
-
-        return _at_times(statement, curve, times, cov).astype(dtype)
-
-    return _callback(answer, out, (s, t), means, leaves)
-
-
-_covariance = _without_derivatives(_covariance_of, "error bars")
-
-
-def _diagnostic_of(statement: Statement, name: str, means: tuple, leaves: tuple) -> jax.Array:
-    dtype = np.dtype(np.int32) if name in WHOLE else _dtype(means)
-    out = jax.ShapeDtypeStruct(_batch(means), dtype)
-
-    def answer(times: tuple, means: tuple, leaves: tuple) -> np.ndarray:
-        curve = statement.solve(means, leaves, by_data=False, by_args=False)
-        return np.asarray(getattr(curve, name)).astype(dtype)
-
-    return _callback(answer, out, (), means, leaves)
-
-
-_diagnostic_number = _without_derivatives(_diagnostic_of, "diagnostics")
-
-
-def _diagnostic(statement: Statement, name: str, means: tuple, leaves: tuple) -> jax.Array:
-    """One attribute of the curve; whole numbers do not move with the inputs."""
-    if name in WHOLE:
-        return _diagnostic_of(statement, name, *jax.lax.stop_gradient((means, leaves)))
-    return _diagnostic_number(statement, name, means, leaves)

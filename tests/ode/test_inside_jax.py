@@ -209,13 +209,15 @@ def test_large_batches_beside_other_work_of_jax():
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(several))
 
 
-def test_a_gradient_takes_one_solve():
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_gradient_takes_one_solve(compiled):
     solver = Counting()
 
     def loss(k):
         return jnp.sum(solve_bvp(spring, SPAN, ONE, TWO, args=k, solver=solver).mean(0.5))
 
-    jax.jit(jax.value_and_grad(loss))(2.0)
+    gradient = jax.value_and_grad(loss)
+    (jax.jit(gradient) if compiled else gradient)(2.0)
     assert solver.counts == [1]
 
 
