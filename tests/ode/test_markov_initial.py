@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from problems import arenstorf, lotka_volterra, pleiades, stiff_van_der_pol
 from scipy import integrate
 
 from probgeo import Gaussian, solve_ivp, solvers
-from probgeo.functions import NumpyFunction
+from probgeo.functions import NumpyFunction, as_field
 from probgeo.ode.curve import NOT_FINITE, OK, STIFF
 from probgeo.ode.markov import initial_loops as loops
 from probgeo.ode.markov.defect import (
@@ -292,7 +293,7 @@ class TestStiff:
 
     def test_message_names_the_option(self):
         solver = solvers.Markov(max_points=300)
-        with pytest.warns(UserWarning, match="converge"):
+        with np.errstate(over="ignore"), pytest.warns(UserWarning, match="converge"):
             curve = solve_ivp(NumpyFunction(relaxation), (0.0, 100.0), [2.0], [0.0], solver=solver)
         assert curve.status == STIFF
         assert "stiff=True" in curve.message
@@ -414,6 +415,31 @@ class TestCoefficients:
             f0 = 1.0 if degree == 1 else 0.0
             Z = m.points**degree / degree
             assert abs(m.gamma * f0 + m.error @ Z) < 1e-12
+
+
+@pytest.mark.parametrize("with_args", [False, True])
+@pytest.mark.parametrize("order", [1, 2])
+def test_stages_of_a_jax_function_in_one_call(order, with_args):
+    def f(t, y, *rest):
+        scale = rest[-1] if with_args else 2.0
+        return jnp.cos(t) * y - scale * rest[0] if order == 2 else jnp.sin(y * t) * scale
+
+    rng = np.random.default_rng(0)
+    n, D, S = 5, 3, 4
+    args = rng.uniform(size=(n, D)) if with_args else None
+    field = as_field(f, order, D, args=args, batch_shape=(n,))
+    t, h = rng.uniform(size=(2, n))
+    state, member = rng.standard_normal((n, order, D)), np.array([3, 1, 0, 4, 2])
+    nodes, weights = rng.uniform(size=S), np.tril(rng.uniform(size=(S, S)))
+    first = field.values(t, state, member)
+    found = field.stages(t, state, member, h, first, nodes, weights)
+    flat = state.reshape(n, -1)
+    k = [np.concatenate([flat[:, D:], first], axis=1)]
+    for s in range(S):
+        point = flat + h[:, None] * sum(weights[s, j] * k[j] for j in range(s + 1))
+        values = field.values(t + nodes[s] * h, point.reshape(n, order, D), member)
+        k.append(np.concatenate([point[:, D:], values], axis=1))
+    np.testing.assert_allclose(found, np.stack(k, axis=1), rtol=1e-12)
 
 
 class TestPolynomials:
