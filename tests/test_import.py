@@ -74,6 +74,7 @@ def test_frameworks_are_imported_where_they_are_meant_to_be(name):
             "functions/in_jax.py",
             "functions/detect.py",
             "ode/inside_jax.py",
+            "ode/callbacks.py",
             "ode/kernels.py",  # kernels that users write with jax.numpy
             "metrics/in_jax.py",  # metrics that users call with tracers
             "metrics/conformal.py",
