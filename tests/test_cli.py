@@ -109,7 +109,7 @@ class TestFit:
             "seed": 0,
         }
         assert results["seconds"] > 0
-        assert set(results["versions"]) == {"probgeo", "jax", "numpy", "python"}
+        assert set(results["versions"]) == {"probgeo", "numba", "numpy", "python"}
 
     def test_scores(self, results, fitted, pga):
         table = read_table(fitted / results["scores"])
