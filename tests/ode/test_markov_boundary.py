@@ -158,6 +158,28 @@ def test_against_scipy_where_there_is_no_closed_form():
     np.testing.assert_allclose(curve.mean(t, 1)[:, 0], reference.sol(t)[1], atol=3e-5)
 
 
+def test_many_waves():
+    """250 periods: the first meshes show nothing of them."""
+    p = cash(16, 0.001)
+    curve = solved(p)
+    t = np.random.default_rng(0).uniform(*p.t_span, 500)
+    assert curve.converged
+    assert np.abs(curve.mean(t) - p.solution(t)).max() < 2e-5
+
+
+def test_a_switch_between_the_points_that_are_looked_at():
+    """f jumps from 5 to -5 within a fiftieth of the interval; the kink moves the whole curve."""
+
+    def f(t, y, dy):
+        return -5 * np.tanh(50 * (y - 0.3))
+
+    curve = solve_bvp(NumpyFunction(f), (0.0, 1.0), [0.0], [1.0], solver=solvers.Markov(rtol=1e-4))
+    fine = solve_bvp(NumpyFunction(f), (0.0, 1.0), [0.0], [1.0], solver=solvers.Markov(rtol=1e-9))
+    t = np.linspace(0.0, 1.0, 101)
+    assert curve.converged
+    assert np.abs(curve.mean(t) - fine.mean(t)).max() < 2e-4
+
+
 def test_troesch():
     """y'' = 10 sinh(10 y): a layer at the right, y'(0) = 3.583378e-4 and y'(1) = 148.406."""
 

@@ -15,7 +15,7 @@ from probgeo.ode.curve import OK, SINGULAR, STALLED, TOO_COARSE, Curve
 from probgeo.ode.guess import guess_samples, sample_states
 from probgeo.ode.markov.collocation import Chains, Linearised, basis, largest_of, pieces
 from probgeo.ode.markov.errors import Bars, Errors, error_bars, estimated_errors, is_doubtful
-from probgeo.ode.markov.mesh import on_mesh, remeshed, wanted
+from probgeo.ode.markov.mesh import MOST, on_mesh, remeshed, wanted
 from probgeo.ode.markov.newton import Equations, Iteration, Settled
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import Problem
@@ -204,7 +204,7 @@ class Work:
         self._turn_on(numbers, curves, further)
         self._onto_own_mesh(numbers, curves, onto_own)
         excess = np.where(width > 0, width / np.maximum(tolerance, 1e-300), 0.0)
-        self._refine(numbers, curves, errors, excess, doubtful, refine)
+        self._refine(numbers, settled, errors, excess, doubtful, refine)
         for which, status in ((enough, OK), (singular, SINGULAR), (finest, TOO_COARSE)):
             if which.any():
                 self._answer(numbers, settled, bars, which, status)
@@ -221,7 +221,7 @@ class Work:
     def _refine(
         self,
         numbers: np.ndarray,
-        curves: Chains,
+        settled: Settled,
         errors: Errors,
         excess: np.ndarray,
         doubtful: np.ndarray,
@@ -231,6 +231,7 @@ class Work:
         members = np.flatnonzero(which)
         if not len(members):
             return
+        curves = settled.curves
         order = curves.basis.k + 2
         largest = curves.largest(errors.local)
         allowed = SAFETY * largest / np.maximum(excess, 1e-300)
@@ -240,6 +241,7 @@ class Work:
         size = curves.size()
         tolerance = self.solver.atol + self.solver.rtol * size
         unseen = ~(excess * tolerance <= RESOLVED * size)
+        more = np.where(unseen[curves.member], np.maximum(more, waves(settled)), more)
         growth = np.where(unseen, 1.3, np.where(excess < NEARLY, 1.1, 0.0))
         total = np.add.reduceat(more, curves.elements[:-1])
         more = more * np.maximum(1.0, growth * (curves.sizes - 1) / total)[curves.member]
@@ -364,6 +366,16 @@ class Work:
         forcing = np.concatenate([np.zeros((E, k, D, data)), forcing], axis=-1)
         y, v = linear.solve(forcing, at_ends=at_ends)
         return pieces(curves.basis, curves.h, y[curves.left], y[curves.left + 1], v)
+
+
+def waves(settled: Settled) -> np.ndarray:
+    """Elements that waves ask for in the place of each (E,): one for two radians.
+
+    A dimension swings with a frequency of (-d f_i / d y_i)^(1/2), if that is a number.
+    """
+    rates = -np.diagonal(settled.linear.jacobians[:, :, 0], axis1=-2, axis2=-1)
+    frequency = np.sqrt(np.maximum(rates, 0.0).max(axis=(1, 2)))
+    return np.minimum(settled.curves.h * frequency / 2.0, MOST)
 
 
 def _together(parts: list[Queue]) -> tuple[np.ndarray, Chains]:
