@@ -35,7 +35,7 @@ print(f"explains {100 * pga.explained_variance_ratio_[0]:.0f} % of the variance"
 design = np.column_stack([scores, np.ones(len(scores))])
 slopes = np.linalg.lstsq(design, people.belly, rcond=None)[0]
 reach = 2.0 * pga.explained_variance_[0] ** 0.5
-reach *= np.sign(slopes[:-1] @ np.asarray(pga.components_.mean[0]))  # towards larger bellies
+reach *= np.sign(slopes[:-1] @ pga.components_.mean[0])  # towards larger bellies
 thin, stout = pga.geodesic(0, -reach), pga.geodesic(0, reach)
 times = np.linspace(0.0, 1.0, 21)
 path = np.concatenate([thin.mean(times)[::-1], stout.mean(times)[1:]])

@@ -21,13 +21,13 @@ from probgeo import Manifold, data, metrics, plot, solvers
 ones = data.mnist_ones()
 pca = PCA(2).fit(ones.vectors)
 codes = pca.transform(ones.vectors)
-metric = metrics.LocalCovariance(codes[::5], sigma=0.5, rho=0.1)
+metric = metrics.LocalCovariance(codes[::5], sigma=0.3, rho=0.1)
 
 # %%
-# A mesh of fifteen nodes is coarse, on purpose: its error bars are large enough to be seen. The
-# default solver would refine it.
+# A tolerance of a tenth of the extent is coarse, on purpose: error bars are large enough to be
+# seen in the images.
 
-manifold = Manifold(metric, solver=solvers.Markov(order=3, n_points=15))
+manifold = Manifold(metric, solver=solvers.Markov(rtol=0.1))
 left, right = codes[np.argmin(codes[:, 0])], codes[np.argmax(codes[:, 0])]
 geodesic = manifold.geodesic(left, right)
 parts = np.linspace(0.0, 1.0, 7)
@@ -40,10 +40,10 @@ print(f"length {geodesic.length.mean:.2f} +- {2 * geodesic.length.std:.0e}, {geo
 
 along = geodesic(parts)
 W = pca.components_
-pixel_std = np.sqrt(np.maximum(np.einsum("kp,tkl,lp->tp", W, np.asarray(along.cov), W), 0.0))
+pixel_std = np.sqrt(np.maximum(np.einsum("kp,tkl,lp->tp", W, along.cov, W), 0.0))
 rows = {
     "straight line": pca.inverse_transform(line),
-    "geodesic": pca.inverse_transform(np.asarray(along.mean)),
+    "geodesic": pca.inverse_transform(along.mean),
     "its std": pixel_std,
 }
 print(f"largest standard deviation of a pixel: {pixel_std.max():.3f} of white")
@@ -56,7 +56,7 @@ fig = plt.figure(figsize=(7.0, 6.4), layout="constrained")
 above, below = fig.subfigures(2, 1, height_ratios=[1.0, 1.1])
 ax = above.subplots()
 plot.geodesics(geodesic, ax, data=codes, n_samples=5, label="geodesic")
-ax.plot(*np.asarray(along.mean).T, "s", color=plot.COLOURS["mean"], markersize=5)
+ax.plot(*along.mean.T, "s", color=plot.COLOURS["mean"], markersize=5)
 ax.plot(*line.T, "o--", color=plot.COLOURS["second"], markersize=5, label="straight line")
 ax.set(xlabel="first principal component", ylabel="second", aspect="equal")
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -35,7 +35,7 @@ print("converged:", int(np.sum(geodesics.converged)), "of", len(b))
 
 s, weights = np.polynomial.legendre.leggauss(64)
 points = a + 0.5 * (s[:, None] + 1.0) * (b - a)[:, None]
-lines = np.asarray(manifold.norm(points, (b - a)[:, None])) @ weights / 2.0
+lines = manifold.norm(points, (b - a)[:, None]) @ weights / 2.0
 length = geodesics.length
 for line, mean, std in zip(lines, length.mean, length.std, strict=True):
     print(f"straight line {line:6.3f}, geodesic {mean:6.3f} +- {2 * std:.0e}")
