@@ -57,7 +57,7 @@ def test_estimates_are_the_errors_with_their_signs(name, k):
 def test_error_bars_match_the_errors_on_the_average():
     found = settled(PROBLEMS["coupled"], 8)
     errors = estimated_errors(found.curves, found.linear, found.defects)
-    bars = error_bars(found.curves, errors)
+    bars = error_bars(found.curves, errors, found.left)
     g = bars.envelope[found.curves.left][:, None]
     z = errors.between / (g * np.sqrt(errors.variances)[..., None])
     assert 0.4 < np.mean(z**2) < 2.0

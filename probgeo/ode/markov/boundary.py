@@ -180,7 +180,7 @@ class Work:
         """Good enough, to be refined, or as good as it gets."""
         curves, limits = settled.curves, self.solver
         errors = estimated_errors(curves, settled.linear, settled.defects)
-        bars = error_bars(curves, errors)
+        bars = error_bars(curves, errors, settled.left)
         size, width = curves.size(), 2 * bars.largest
         tolerance = limits.atol + limits.rtol * size
         doubtful = self._doubtful(settled, errors)

@@ -218,6 +218,12 @@ class Chains:
         loops.lengths(self.offsets, self.h, y, v, out)
         return out
 
+    def norms(self, y: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The same for each dimension: (B, D)."""
+        bends = np.square(self.h)[:, None] * np.abs(v).max(axis=1) / 8.0
+        at_nodes = np.maximum.reduceat(np.abs(y), self.offsets[:-1])
+        return np.maximum(at_nodes, np.maximum.reduceat(bends, self.elements[:-1]))
+
 
 def pieces(
     b: Basis, h: np.ndarray, left: np.ndarray, right: np.ndarray, v: np.ndarray

@@ -113,16 +113,18 @@ class Bars:
     scale: np.ndarray
 
 
-def error_bars(curves: Chains, errors: Errors) -> Bars:
+def error_bars(curves: Chains, errors: Errors, left: np.ndarray) -> Bars:
     """g is the size of e / k(t, t)^(1/2) on the average of an element and its neighbours.
 
     Errors of neighbours say how large an error may be; how it goes to and fro within an element
-    says little, and far away it may be of another order of magnitude.
+    says little, and far away it may be of another order of magnitude. `left` (B, D) are errors that
+    Newton's method left; they and rounding count where they are the largest.
     """
     squares = np.mean(errors.between**2 / errors.variances[..., None], axis=1)
     rounded = 4 * np.maximum(errors.rounding, np.finfo(float).eps * curves.size())
-    least = rounded / np.sqrt(curves.largest(errors.variances.max(axis=1)))
-    sizes = np.sqrt(squares + least[curves.member][:, None] ** 2)
+    others = rounded[:, None] ** 2 + left**2
+    least = others / curves.largest(errors.variances.max(axis=1))[:, None]
+    sizes = np.sqrt(squares + least[curves.member])
     loops.smooth(curves.elements, sizes, DECAY)
     sums, counts = np.zeros(curves.y.shape), np.zeros((len(curves.t), 1))
     for rows in (curves.left, curves.left + 1):

@@ -18,6 +18,7 @@ from probgeo.ode.markov.collocation import BLAS, Chains, Linearised, largest_of
 from probgeo.ragged import rows_of
 
 FAST = 0.2  # contraction at which Jacobians are kept
+SHORTER = 0.25  # contraction at which a step with old Jacobians is worth taking before new ones
 ROUNDING = 1e-13  # relative length of steps that mean nothing
 SHORTEST = 1e-3  # share of a step below which it is given up
 
@@ -84,6 +85,7 @@ class Settled:
     chosen (B,) : their numbers among those it was given
     curves, linear : where it ended, and the last linearisation
     defects (E, K, D) : p'' - f at all points of the elements, zero at the Gauss points
+    left (B, D) : how far another step would still move each dimension
     status : OK or why not
     evaluations (B,) : of f, each
     """
@@ -92,6 +94,7 @@ class Settled:
     curves: Chains
     linear: Linearised
     defects: np.ndarray
+    left: np.ndarray
     status: int
     evaluations: np.ndarray
 
@@ -134,14 +137,14 @@ class Iteration:
         """Settled members as they come."""
         stuck = ~np.isfinite(self.length)
         if stuck.any():
-            yield self._settled(stuck, self.curves, None, NOT_FINITE)
+            yield self._settled(stuck, NOT_FINITE)
             self._keep(~stuck)
         for _ in range(iterations):
             if not len(self.chosen):
                 return
             yield from self._advance()
         if len(self.chosen):
-            yield self._settled(np.ones(len(self.chosen), bool), self.curves, None, OUT_OF_SWEEPS)
+            yield self._settled(np.ones(len(self.chosen), bool), OUT_OF_SWEEPS)
 
     def _advance(self) -> Iterator[Settled]:
         """One step of everyone: accepted and done, accepted and on, or shortened."""
@@ -155,7 +158,7 @@ class Iteration:
         length = trial.norm(*correction)
         self.ever_finite |= np.isfinite(length)
         with np.errstate(invalid="ignore", divide="ignore"):
-            contraction = length / self.length
+            contraction = np.where(length == 0, 0.0, length / self.length)
             accepted = length <= (1 - self.damping / 4) * self.length
             accepted |= length <= ROUNDING * trial.size()
         full = self.damping == 1.0
@@ -169,8 +172,9 @@ class Iteration:
         fresh = accepted & ~done & ~on
         shortened = self._shorten(~accepted, trial, correction)
 
-        better = trial.moved(*correction, done.astype(float))
-        self._move(accepted, better)
+        # the next step is known already, and good if it is much shorter
+        further = done | (fresh & full & (contraction < SHORTER))
+        self._move(accepted, trial.moved(*correction, further.astype(float)))
         self.residual = _where(self.curves, accepted, residual, self.residual)
         self._change_step(on, correction, length)
         self.kept[on] = True
@@ -178,9 +182,11 @@ class Iteration:
         self._relinearise(fresh)
 
         given_up = ~accepted & ~fresh & (shortened < SHORTEST)
-        for chosen, status in ((done, OK), (given_up, STALLED)):
-            if chosen.any():
-                yield self._settled(chosen, self.curves, defects, status)
+        if done.any():
+            left = np.minimum(contraction, 1.0)[:, None] * trial.norms(*correction)
+            yield self._settled(done, OK, defects, left)
+        if given_up.any():
+            yield self._settled(given_up, STALLED)
         self._keep(~(done | given_up))
 
     def _shorten(self, which: np.ndarray, trial: Chains, correction: tuple) -> np.ndarray:
@@ -224,28 +230,38 @@ class Iteration:
         some = len(members) < len(which)
         curves = self.curves.take(members) if some else self.curves
         equations = self.equations.take(members) if some else self.equations
-        linear = Linearised.around(curves, equations.jacobians(curves))
+        values, jacobians = equations.values_and_jacobians(curves)
+        self.evaluations[members] += curves.basis.k * (curves.sizes - 1)
+        linear = Linearised.around(curves, jacobians)
+        if some:
+            self.residual[rows_of(self.curves.elements, members)] = curves.v - values
+        else:
+            self.residual = curves.v - values
         self.linear = self.linear.replaced(members, linear) if some else linear
         step = self._correction(self.curves, self.residual)
         self._change_step(which, step, self.curves.norm(*step))
         self.kept[which] = False
 
     def _settled(
-        self, which: np.ndarray, curves: Chains, defects: np.ndarray | None, status: int
+        self,
+        which: np.ndarray,
+        status: int,
+        defects: np.ndarray | None = None,
+        left: np.ndarray | None = None,
     ) -> Settled:
-        members = np.flatnonzero(which)
+        curves, members = self.curves, np.flatnonzero(which)
+        D = curves.y.shape[1]
         if status == STALLED and not self.ever_finite[members].all():
             status = NOT_FINITE
-        if defects is None:
-            defects = np.zeros((len(curves.v), len(curves.basis.points), curves.y.shape[1]))
-        if len(members) == len(which):
-            return Settled(self.chosen, curves, self.linear, defects, status, self.evaluations)
-        rows = rows_of(curves.elements, members)
+        if defects is None or left is None:
+            defects = np.zeros((len(curves.v), len(curves.basis.points), D))
+            left = np.zeros((curves.count, D))
         return Settled(
             self.chosen[members],
             curves.take(members),
             self.linear.take(members),
-            defects[rows],
+            defects if which.all() else defects[rows_of(curves.elements, members)],
+            left[members],
             status,
             self.evaluations[members],
         )
