@@ -515,11 +515,14 @@ class TestLoops:
         A, D, order = rng.integers(1, 6), rng.integers(1, 5), rng.integers(1, 3)
         n, S = order * D, 13
         k = rng.standard_normal((A, S, n))
-        point, last, start = rng.standard_normal((3, A, n))
+        start, weights = rng.standard_normal((A, n)), rng.standard_normal((2, S - 1))
         h, rtol, atol = rng.uniform(0.1, 1.0, (3, A))
         size, e5, e3 = rng.uniform(size=(A, order)), rng.standard_normal(S), rng.standard_normal(S)
-        error, stiffness = np.empty(A), np.empty(A)
-        loops.judge_steps(k, point, last, start, h, size, rtol, atol, e5, e3, error, stiffness)
+        found, error, stiffness = np.empty((A, n)), np.empty(A), np.empty(A)
+        loops.judge_steps(k, weights, start, h, size, rtol, atol, e5, e3, found, error, stiffness)
+        moved = np.einsum("wj,ajn->wan", weights, k[:, :-1])
+        last, point = start + h[:, None] * moved
+        np.testing.assert_allclose(found, point, rtol=1e-12)
         largest = np.maximum(size, np.abs(point).reshape(A, order, D).max(axis=2))
         unit = np.repeat((rtol + atol / largest[:, 0])[:, None] * largest, D, axis=1)
         five = np.sum((np.einsum("j,ajn->an", e5, k) / unit) ** 2, axis=1)
@@ -527,6 +530,49 @@ class TestLoops:
         np.testing.assert_allclose(error, h * five / np.sqrt((five + 0.01 * three) * n), rtol=1e-12)
         norms = [np.linalg.norm(x, axis=1) for x in (k[:, -1] - k[:, -2], point - last)]
         np.testing.assert_allclose(stiffness, h * norms[0] / norms[1], rtol=1e-12)
+
+    @pytest.mark.parametrize("equal", [0, 4])
+    def test_take_steps(self, equal):
+        rng = np.random.default_rng(0)
+        A, B, order, D, t0, t1 = 40, 60, 2, 2, 1.0, 3.0
+        active = rng.permutation(B)[:A]
+        t, h = rng.uniform(t0, t1, A), rng.uniform(0.0, 2.0, A) * rng.choice([1.0, 1e-15], A)
+        y, point = rng.standard_normal((2, A, order * D))
+        slopes, rates = rng.standard_normal((2, A, D))
+        error = 10.0 ** rng.uniform(-5, 2, A)
+        error[:3], point[3, 1], rates[4, 1] = np.nan, np.inf, np.nan
+        size, retried = np.abs(y).reshape(A, order, D).max(axis=2), rng.choice([False, True], A)
+        taken, following = rng.integers(0, 4, B), np.empty(A)
+        accepted, ended = np.empty(A, dtype=bool), np.empty(A, dtype=np.int64)
+        limits = np.array([t0, t1, 0.2, 0.9, 0.25, 3.0, 1e-3])
+
+        finite = np.isfinite(error + point.sum(axis=1) + rates.sum(axis=1))
+        good = finite & (error <= 1.0)
+        step = finite if equal else good & ~((taken[active] == 0) & (error < 1e-3) & (h < t1 - t0))
+        factor = np.where(finite, np.clip(0.9 * error**-0.2, 0.25, 3.0), 0.25)
+        next_h = h * np.where(retried, np.minimum(factor, 1.0), factor)
+        count = taken[active] + step
+        there = step & (count == equal if equal else h >= t1 - t)
+        new_t = np.where(there, t1, np.where(step, t + h, t))
+        lost = ~step & ((equal > 0) | (h <= 1e-14 * np.maximum(t, t1 - t0)))
+        how = np.where(lost, 2, np.where(there, 1, np.where(step & (count >= 3), 3, 0)))
+        new_y, new_slopes = (
+            np.where(step[:, None], point, y),
+            np.where(step[:, None], rates, slopes),
+        )
+        new_size = np.maximum(size, np.abs(new_y).reshape(A, order, D).max(axis=2))
+
+        loops.take_steps(
+            active, h, point, rates, error, limits, equal, 3,
+            t, y, slopes, size, following, retried, taken, accepted, ended,
+        )  # fmt: skip
+        np.testing.assert_array_equal(accepted, step)
+        np.testing.assert_array_equal(ended, how)
+        np.testing.assert_allclose(following, next_h, rtol=1e-13)
+        np.testing.assert_array_equal(retried, ~good)
+        np.testing.assert_array_equal(taken[active], count)
+        for now, then in ((t, new_t), (y, new_y), (slopes, new_slopes), (size, new_size)):
+            np.testing.assert_array_equal(now, then)
 
     def test_eliminate(self):
         rng = np.random.default_rng(0)

@@ -23,6 +23,7 @@ from probgeo.ragged import in_chunks, members_of, offsets_of, rows_of
 # equation, 7-28 need a second round with .3, 1-10 with .1, none with .03 (steps 15 % shorter).
 FIRST_SHARE = 0.03
 ROUNDS = 8
+AIM = 0.25  # error of the next round over the tolerance
 INSISTENCE = 0.1  # by what else to lower it where once was not enough: layers that steps jump over
 SMALLEST_RTOL = 1e-15  # local tolerances below this are a matter of rounding
 MEANINGFUL = 0.1  # of the size of the curve: errors beyond are beyond the linearised equation, too
@@ -78,14 +79,16 @@ def _solve_some(problem: Problem, solver: Settings, members: np.ndarray) -> list
     done: list[Solution] = []
     left = np.arange(len(members))
     for round_number in range(1, ROUNDS + 1):
-        steps = _steps(problem, solver, members[left], _demand(solver, share[left]))
-        estimate = estimate_errors(problem, members[left], steps, stiff=solver.stiff)
+        demand = _demand(solver, share[left])
+        steps = _steps(problem, solver, members[left], demand)
+        accuracy = np.inf if solver.n_points is not None else FIRST_SHARE * solver.rtol
+        estimate = estimate_errors(problem, members[left], steps, accuracy, stiff=solver.stiff)
         evaluations[left] += steps.evaluations + estimate.defect.shape[1] * np.diff(steps.elements)
         solution = _solution(members[left], steps, estimate, evaluations[left])
         excess = _excess(solution, solver)
         good = excess <= 1.0
         solution.status[(solution.status == OK) & ~good] = TOO_COARSE
-        rounding = np.max(_demand(solver, share[left])[:2], axis=0) <= SMALLEST_RTOL
+        rounding = np.maximum(demand.rtol, demand.atol) <= SMALLEST_RTOL
         final = rounding | (solver.n_points is not None) | (round_number == ROUNDS)
         leave = good | final | (steps.status != OK)
         done.append(_taken(solution, np.flatnonzero(leave)))
@@ -99,7 +102,7 @@ def _solve_some(problem: Problem, solver: Settings, members: np.ndarray) -> list
 def _smaller(excess: np.ndarray) -> np.ndarray:
     """By what to lower the local tolerance, to which the error is proportional by and large."""
     known = np.isfinite(excess)
-    return np.clip(np.where(known, 0.5 / np.where(known, excess, 1.0), 1e-3), 1e-4, 0.5)
+    return np.clip(np.where(known, AIM / np.where(known, excess, 1.0), 1e-3), 1e-4, AIM)
 
 
 def _demand(solver: Settings, share: np.ndarray) -> Demand:

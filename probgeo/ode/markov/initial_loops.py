@@ -47,8 +47,7 @@ def next_stage(
 @loop
 def judge_steps(
     k: np.ndarray,
-    point: np.ndarray,
-    last_stage: np.ndarray,
+    weights: np.ndarray,
     start: np.ndarray,
     h: np.ndarray,
     size: np.ndarray,
@@ -56,44 +55,118 @@ def judge_steps(
     atol: np.ndarray,
     e5: np.ndarray,
     e3: np.ndarray,
+    point: np.ndarray,
     error: np.ndarray,
     stiffness: np.ndarray,
 ) -> None:
-    """Error of every step over its tolerance, and h times the dominant eigenvalue.
+    """Where steps lead to, their errors over their tolerances, h times the dominant eigenvalue.
 
     The estimates e5 and e3 of orders 5 and 3 are combined as h e5^2 / (e5^2 + e3^2 / 100)^(1/2).
     Components of y are measured by atol + rtol max|y|, the largest so far or at the new point,
     those of y' by the same share of max|y'|, and averaged.
 
-    k (A, 13, n), point, last_stage and start (A, n), h, rtol and atol (A,), size (A, q) largest
-    entries of y^(m) so far; error and stiffness (A,) are written to.
+    k (A, S + 1, n), weights (2, S) that lead to the points of the last stage and of the step,
+    start (A, n), h, rtol and atol (A,), size (A, q) largest entries of y^(m) so far; point (A, n),
+    error and stiffness (A,) are written to.
     """
     members, n = start.shape
-    order = size.shape[1]
+    order, stages = size.shape[1], k.shape[1]
     dimension = n // order
-    stages = k.shape[1]
     for a in range(members):
         sum5, sum3, above, below, tolerance = 0.0, 0.0, 0.0, 0.0, 1.0
         for m in range(order):
             largest = size[a, m]
             for i in range(m * dimension, (m + 1) * dimension):
+                last, total = 0.0, 0.0
+                for j in range(stages - 1):
+                    last += weights[0, j] * k[a, j, i]
+                    total += weights[1, j] * k[a, j, i]
+                point[a, i] = start[a, i] + h[a] * total
                 largest = max(largest, abs(point[a, i]))
+                above += (k[a, stages - 1, i] - k[a, stages - 2, i]) ** 2
+                below += (h[a] * (total - last)) ** 2
             if m == 0:
                 tolerance = rtol[a] + (atol[a] / largest if largest > 0.0 else 1.0)
             unit = max(tolerance * largest, 1e-300)
             for i in range(m * dimension, (m + 1) * dimension):
-                five = 0.0
-                three = 0.0
+                five, three = 0.0, 0.0
                 for j in range(stages):
                     five += e5[j] * k[a, j, i]
                     three += e3[j] * k[a, j, i]
                 sum5 += (five / unit) ** 2
                 sum3 += (three / unit) ** 2
-                above += (k[a, stages - 1, i] - k[a, stages - 2, i]) ** 2
-                below += (point[a, i] - last_stage[a, i]) ** 2
         total = sum5 + 0.01 * sum3
         error[a] = 0.0 if total == 0.0 else h[a] * sum5 / np.sqrt(total * n)
         stiffness[a] = 0.0 if below == 0.0 else h[a] * np.sqrt(above / below)
+
+
+@loop
+def take_steps(
+    active: np.ndarray,
+    h: np.ndarray,
+    point: np.ndarray,
+    rates: np.ndarray,
+    error: np.ndarray,
+    limits: np.ndarray,
+    equal: int,
+    most: int,
+    t: np.ndarray,
+    y: np.ndarray,
+    slopes: np.ndarray,
+    size: np.ndarray,
+    following: np.ndarray,
+    retried: np.ndarray,
+    taken: np.ndarray,
+    accepted: np.ndarray,
+    ended: np.ndarray,
+) -> None:
+    """Take the steps that are good enough, and choose the next ones.
+
+    A step is taken if its error is at most one, unless it is a first one and much too short; with
+    `equal` steps, whenever it is finite. The next is as long as its error allows, by `limits` =
+    (t0, t1, exponent, safety, smallest and largest factor, error of timid first steps).
+
+    active (A,), h (A,), point (A, n), rates (A, D), error (A,); t, y, slopes, size, following (next
+    lengths) and retried (A, ...) of active members, taken (B,) of all are brought up to date;
+    accepted (A,) and ended (A,) (0: on the way, 1: arrived, 2: lost, 3: too many steps) written to.
+    """
+    t0, t1, exponent, safety = limits[0], limits[1], limits[2], limits[3]
+    smallest, largest, timid = limits[4], limits[5], limits[6]
+    n, D, order = y.shape[1], slopes.shape[1], size.shape[1]
+    for a in range(len(active)):
+        m = active[a]
+        finite = np.isfinite(error[a])
+        for i in range(n):
+            finite = finite and np.isfinite(point[a, i])
+        for i in range(D):
+            finite = finite and np.isfinite(rates[a, i])
+        good = finite and error[a] <= 1.0
+        accepted[a] = good and not (taken[m] == 0 and error[a] < timid and h[a] < t1 - t0)
+        if equal > 0:
+            accepted[a] = finite
+        factor = smallest
+        if finite:
+            factor = safety * max(error[a], 1e-20) ** -exponent
+            factor = min(max(factor, smallest), largest)
+        # growth waits after a step that failed
+        following[a] = h[a] * (min(factor, 1.0) if retried[a] else factor)
+        retried[a] = not good
+        ended[a] = 0
+        if accepted[a]:
+            taken[m] += 1
+            arrived = taken[m] == equal if equal > 0 else h[a] >= t1 - t[a]
+            t[a] = t1 if arrived else t[a] + h[a]
+            for i in range(n):
+                y[a, i] = point[a, i]
+                size[a, i // (n // order)] = max(size[a, i // (n // order)], abs(point[a, i]))
+            for i in range(D):
+                slopes[a, i] = rates[a, i]
+            if arrived:
+                ended[a] = 1
+            elif taken[m] >= most:
+                ended[a] = 3
+        elif equal > 0 or h[a] <= 1e-14 * max(abs(t[a]), t1 - t0):
+            ended[a] = 2  # a step that cannot be told from zero: the solution ends here
 
 
 @loop
@@ -165,7 +238,7 @@ def error_equation(
         for i in range(n):
             x0[i, i] = 1.0
     X, slope, F = np.empty((S, n, K)), np.empty((S, n, K)), np.zeros((S, D, K))
-    new, change, largest = np.empty((n, K)), np.empty(K), np.empty(K)
+    moved, change, largest = np.empty((S, n * K)), np.empty(K), np.empty(K)
     matrix, right = np.empty((S * D, S * D)), np.empty((S * D, K))
     for b in range(offsets.shape[0] - 1):
         at_node = start[b].copy()
@@ -195,19 +268,15 @@ def error_equation(
                                 J = jacobians[e, s, m, i, j]
                                 for c in range(K):
                                     slope[s, top + i, c] += J * X[s, m * D + j, c]
+                np.dot(collocation, slope.reshape(S, n * K), moved)
                 change[:], largest[:] = 0.0, 0.0
                 for s in range(S):
-                    new[:] = x0
-                    for r in range(S):
-                        weight = h[e] * collocation[s, r]
-                        for i in range(n):
-                            for c in range(K):
-                                new[i, c] += weight * slope[r, i, c]
                     for i in range(n):
                         for c in range(K):
-                            change[c] = max(change[c], abs(new[i, c] - X[s, i, c]))
-                            largest[c] = max(largest[c], abs(new[i, c]))
-                            X[s, i, c] = new[i, c]
+                            new = x0[i, c] + h[e] * moved[s, i * K + c]
+                            change[c] = max(change[c], abs(new - X[s, i, c]))
+                            largest[c] = max(largest[c], abs(new))
+                            X[s, i, c] = new
                 done = True
                 for c in range(K):
                     done = done and not change[c] > tolerance * largest[c]

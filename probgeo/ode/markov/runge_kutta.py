@@ -76,25 +76,24 @@ class ExplicitWalk(Walk):
     def attempt(self, h: np.ndarray) -> Attempt:
         coefficients = tableau()
         k = self._stages(h)
-        moved = np.matmul(coefficients.weights[-2:], k[:, :STAGES])
-        last_stage, point = (self.y + h[:, None] * moved[:, i] for i in (0, 1))
+        start, point = self.y.copy(), np.empty_like(self.y)
         error, stiffness = np.empty(len(h)), np.empty(len(h))
         judge_steps(
             k,
-            point,
-            last_stage,
-            self.y,
+            coefficients.weights[-2:],
+            start,
             h,
             self.size,
             self.demand.rtol[self.active],
             self.demand.atol[self.active],
             coefficients.e5,
             coefficients.e3,
+            point,
             error,
             stiffness,
         )
-        rates = k[:, STAGES, -self.dimension :]
-        return Attempt(point, rates, error, (self.y, k), stiffness > UNSTABLE)
+        rates = np.ascontiguousarray(k[:, STAGES, -self.dimension :])
+        return Attempt(point, rates, error, (start, k), stiffness > UNSTABLE)
 
     def _stages(self, h: np.ndarray) -> np.ndarray:
         """Slopes k (A, 13, n) of all stages, and at the point that they lead to."""

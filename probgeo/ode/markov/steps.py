@@ -12,11 +12,13 @@ import numpy as np
 
 from probgeo.functions import Field
 from probgeo.ode.curve import NOT_FINITE, OK, STIFF, TOO_COARSE
+from probgeo.ode.markov.initial_loops import take_steps
 from probgeo.ragged import elements_of, offsets_of
 
 SAFETY = 0.9  # of the step that would just meet the tolerance
 SMALLEST, LARGEST = 0.2, 4.0  # factors by which a step changes
 TIMID = 1e-3  # error of a first step over its tolerance, below which it is taken again
+ENDED_LOST, ENDED_LONG = 2, 3  # how `take_steps` says that a member left before the end
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,9 @@ class Walk(ABC):
         self.y = np.array(start.reshape(count, -1))
         self.size = np.abs(start).max(axis=2)
         self.retried = np.zeros(count, dtype=bool)
-        self.slopes = self.values(self.t, self.y)
+        self.slopes = np.array(self.values(self.t, self.y))
         self.h = self._first_steps()
+        self.limits = np.array([t0, t1, self.exponent, SAFETY, SMALLEST, LARGEST, TIMID])
 
     @abstractmethod
     def attempt(self, h: np.ndarray) -> Attempt:
@@ -129,8 +132,8 @@ class Walk(ABC):
         self._leave(~np.isfinite(self.slopes).all(axis=1), NOT_FINITE)
         while len(self.active):
             self._step()
-        columns = zip(*self.history, strict=True)
-        member, t, h, *record = (np.concatenate(column) for column in columns)
+        *columns, accepted = (np.concatenate(column) for column in zip(*self.history, strict=True))
+        member, t, h, *record = (column[accepted] for column in columns)
         pieces = self.pieces(member, t, h, tuple(record))
         return in_order(member, t, h, pieces, self.reached, self.t1, self.status, self.evaluations)
 
@@ -183,41 +186,38 @@ class Walk(ABC):
 
     def _step(self) -> None:
         """One step of every active member; those that arrive, or are lost, leave."""
-        h, active, equal = self._next_steps(), self.active, self.demand.equal
+        h, active, demand = self._next_steps(), self.active, self.demand
         point, rates, error, record, stiff = self.attempt(h)
-        finite = np.isfinite(error + point.sum(axis=1) + rates.sum(axis=1))
-        good = finite & (error <= 1.0)
-        # a first step that could be much longer is taken again, unless a longer one has failed
-        timid = (self.taken[active] == 0) & (error < TIMID) & (h < self.t1 - self.t0)
-        timid &= ~self.retried
-        accepted = good & ~timid if equal is None else finite
-        self.unstable[active] += accepted & stiff
-        self.history.append(
-            tuple(x if accepted.all() else x[accepted] for x in (active, self.t, h, *record))
+        accepted, ended = np.empty(len(h), dtype=bool), np.empty(len(h), dtype=np.int64)
+        self.history.append((active, self.t.copy(), h, *record, accepted))
+        take_steps(
+            active,
+            h,
+            point,
+            rates,
+            error,
+            self.limits,
+            demand.equal or 0,
+            demand.most,
+            self.t,
+            self.y,
+            self.slopes,
+            self.size,
+            self.h,
+            self.retried,
+            self.taken,
+            accepted,
+            ended,
         )
-        factor = SAFETY * np.maximum(np.where(finite, error, 1.0), 1e-20) ** -self.exponent
-        factor = np.where(finite, np.clip(factor, SMALLEST, LARGEST), SMALLEST)
-        # growth waits after a step that failed
-        self.h = h * np.where(self.retried, np.minimum(factor, 1.0), factor)
-        self.retried = ~good
-        self.taken[active] += accepted
-        arrived = accepted & (h >= self.t1 - self.t)
-        if equal is not None:
-            arrived = accepted & (self.taken[active] == equal)
-        self.t = np.where(accepted, np.where(arrived, self.t1, self.t + h), self.t)
-        self.y = np.where(accepted[:, None], point, self.y)
-        self.slopes = np.where(accepted[:, None], rates, self.slopes)
-        self.size = np.maximum(self.size, np.abs(self.y).reshape(*self.size.shape, -1).max(axis=2))
-        self.reached[active] = self.t
-        # a step that cannot be told from zero: the solution ends here
-        lost = ~accepted & (h <= 1e-14 * np.maximum(np.abs(self.t), self.t1 - self.t0))
-        lost |= ~accepted & (equal is not None)
-        long = ~arrived & (self.taken[active] >= self.demand.most)
-        limited = self.unstable[active] > 0.25 * self.demand.most
-        self.status[active[long]] = np.where(limited[long], STIFF, TOO_COARSE)
-        self.status[active[lost]] = NOT_FINITE
+        self.unstable[active] += accepted & stiff
         self.accepted(accepted, h, record)
-        self._keep(~(arrived | lost | long))
+        if ended.any():
+            self.reached[active] = self.t
+            limited = self.unstable[active] > 0.25 * demand.most
+            self.status[active[ended == ENDED_LOST]] = NOT_FINITE
+            self.status[active[ended == ENDED_LONG]] = TOO_COARSE
+            self.status[active[(ended == ENDED_LONG) & limited]] = STIFF
+            self._keep(ended == 0)
 
     def accepted(  # noqa: B027 (most have nothing to remember)
         self, accepted: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
@@ -232,7 +232,8 @@ class Walk(ABC):
     def _nothing(self) -> tuple[np.ndarray, ...]:
         """A record without steps, so that there always is one."""
         none = np.zeros(0, dtype=np.int64)
-        return (none, np.zeros(0), np.zeros(0), *self.empty_record())
+        nobody = np.zeros(0, dtype=bool)
+        return (none, np.zeros(0), np.zeros(0), *self.empty_record(), nobody)
 
     @abstractmethod
     def empty_record(self) -> tuple[np.ndarray, ...]:
