@@ -10,6 +10,7 @@ from probgeo._loops import loop
 # Bounds of the factor that fits error bars, over the mean: with .6, .8 and 1.0 below, coverage over
 # 16 kinds of problems and six tolerances is .95, .97 and .98, and least with few steps.
 LOW, HIGH = 0.8, 1.5
+FEW = 4.0  # from few errors it is known less well, and larger by a share FEW over their number
 SMALL = 40  # unknowns of a step up to which they are eliminated without LAPACK
 
 
@@ -357,7 +358,7 @@ def error_scales(offsets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
         low = int(place)
         high = min(low + 1, own.size - 1)
         quantile = own[low] + (place - low) * (own[high] - own[low])
-        factors[b] = min(max(quantile / 4.0, LOW * mean), HIGH * mean)
+        factors[b] = min(max(quantile / 4.0, LOW * mean), HIGH * mean) * (1.0 + FEW / own.size)
     return factors
 
 
