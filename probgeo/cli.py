@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,8 +65,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     from probgeo.commands.figures import draw_fit
 
     table = read_table(arguments.data)
-    folder = _folder(arguments.out)
-    with fitting.heard() as lines:
+    with _folder(arguments.out) as folder, fitting.heard() as lines:
         space = _learned(arguments, table)
         pga, results, scores = fitting.fit(table, space, arguments.modes, not arguments.quiet)
         draw_fit(folder / "fit", pga, results, scores, space.coordinates(table))
@@ -82,10 +83,9 @@ def _geodesic(arguments: argparse.Namespace) -> int:
     from probgeo.commands.figures import draw_geodesic
 
     table = read_table(arguments.data)
-    folder = _folder(arguments.out)
     ends = (arguments.start, arguments.end)
     fitting.check_ends(table, ends)
-    with fitting.heard() as lines:
+    with _folder(arguments.out) as folder, fitting.heard() as lines:
         space = _learned(arguments, table)
         points = space.coordinates(table)
         curve = fitting.geodesic(space, points, ends, not arguments.quiet)
@@ -113,11 +113,21 @@ def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
     return Space.load(Path(file))
 
 
-def _folder(name: str) -> Path:
-    """Made at once: it would be a pity to find out after the work that it cannot be."""
+@contextmanager
+def _folder(name: str) -> Iterator[Path]:
+    """Made at once: it would be a pity to find out after the work that it cannot be.
+
+    Where nothing comes of it, nothing is left behind.
+    """
     folder = Path(name)
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    try:
+        yield folder
+    except BaseException:
+        if new and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
 
 
 def _done(arguments: argparse.Namespace, warned: list[str], summary: list[str], files: str) -> int:

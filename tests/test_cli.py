@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
+import probgeo
 from probgeo import ConvergenceWarning, Manifold, data, metrics, paper
 from probgeo._json import plain
 from probgeo.cli import main
@@ -79,6 +80,11 @@ def test_help_as_a_program():
     )
     for command in ("reproduce", "fit", "geodesic"):
         assert command in done.stdout
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"probgeo {probgeo.__version__}\n"
 
 
 @pytest.mark.slow
@@ -240,6 +246,7 @@ class TestTables:
             ("a\tb\n1\t2\n3\t4", ("a", "b")),
             ('"a, b",1990\n1,2\n 3 , 4e0\n', ("a, b", "1990")),
             ("# a,b\n1,2\n3,4", ("a", "b")),
+            ("0,1\n1,2\n3,4\n", ("0", "1")),  # as pandas writes columns without names
         ],
     )
     def test_ways_to_write_it(self, tmp_path, text, columns):
@@ -255,6 +262,7 @@ class TestTables:
             ("x,y\n1,2\n3,4\n5,six\n", "column 'y' of .* holds text, 'six' in line 4"),
             ("name\nbob\n", "column 'name' of .* holds text, 'bob' in line 2"),
             ("1,2\n3\n", "1 columns in line 2, 2 in the first"),
+            ("x;y\n1,5;2\n", "holds text, '1,5' in line 2: write 1.5, not 1,5"),
             ("", "is empty"),
             ("x,y\n", "has no points"),
             ('1,2\n"3,4\n', "is not a .csv file"),
@@ -306,6 +314,11 @@ class TestBadInput:
         assert "column 'kind' of" in complaint(capsys, name, text, *rows)
         nan = write_csv(tmp_path / "b.csv", [(1, 2), (3, "nan")])
         assert "NaN or infinite values in row 1" in complaint(capsys, name, nan, *rows)
+
+    def test_nothing_is_left_behind(self, folder, tmp_path, capsys):
+        call = ("fit", folder / "points.csv", "--components", "15", "--out", tmp_path / "new")
+        complaint(capsys, *call)
+        assert not (tmp_path / "new").exists()
 
     def test_folder_for_results(self, folder, capsys):
         path = folder / "points.csv"
@@ -384,11 +397,15 @@ class TestWarnings:
         assert len(lines) == 1
         assert "different scales, standard deviations" in lines[0]
         assert lines[0].index("of 'age'") < lines[0].index("of 'income'")
-        constant = np.column_stack([X, np.ones(14)])
         with heard() as lines:
             Space.learn(table, 2, 1.0, 2, 0)  # principal components have their own scales
-            Space.learn(Table(constant, ("a", "b", "c")), 2, 1.0, None, 0)
         assert lines == []
+
+    def test_constant_columns(self):
+        constant = np.column_stack([X, np.ones(14)])
+        with heard() as lines:
+            Space.learn(Table(constant, ("a", "b", "c")), 2, 1.0, None, 0)
+        assert lines == ["column 'c' is 1 in every row: leave it out"]
 
     @pytest.mark.slow
     def test_do_not_change_the_exit_code(self, folder, tmp_path, capsys, monkeypatch):

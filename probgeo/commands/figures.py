@@ -43,7 +43,7 @@ def draw_geodesic(path: Path, curve: Geodesic, space: Space, X: Table) -> None:
             plot.points(X.values, ax)
             ends = np.asarray(curve.mean(TIMES[[0, -1]]))
             ax.plot(*ends.T, ":", color=plot.COLOURS["ends"], label="straight line")
-            plot.curve(curve, ax, nodes=False, label="geodesic")
+            plot.curve(curve, ax, nodes=False, label=_named("geodesic", curve))
             rim: dict[str, Any] = {"markeredgecolor": "white", "markersize": 7, "zorder": 7}
             ax.plot(*ends.T, "o", color=plot.COLOURS["mean"], **rim)
             _metric(ax, X, space.metric, like=ax)
@@ -127,6 +127,8 @@ def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> None:
         ax.plot(TIMES, mean[:, d], style, color=colour, label=_text(columns[d]))
         low, high = mean[:, d] - 2 * std[:, d], mean[:, d] + 2 * std[:, d]
         ax.fill_between(TIMES, low, high, color=colour, alpha=0.18, linewidth=0)
+    if not bool(curve.converged):
+        ax.plot([], [], "--", color="black", label="not converged")
     ax.set_xlabel("$t$")
     ax.set_ylabel("coordinate" if len(columns) > 1 else _text(columns[0]))
     if len(widest) < len(columns):
@@ -154,6 +156,11 @@ def _legend(ax: Axes) -> None:
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
     narrow: dict[str, Any] = {"handlelength": 1.2, "columnspacing": 1.2}
     ax.legend(handles, labels, **place, **narrow, borderaxespad=4.5, ncols=3, frameon=False)
+
+
+def _named(what: str, curve: Geodesic) -> str:
+    """What a dashed line means."""
+    return what if bool(curve.converged) else f"{what}, not converged"
 
 
 def _text(name: str) -> str:

@@ -20,6 +20,7 @@ from probgeo.commands.tables import InputError, Table, write_table
 from probgeo.geometry import Geodesic, Manifold
 
 SHOWN = 6  # coordinates in a summary
+NEGLIGIBLE = 1e-9  # error, relative to the value, below which its size is of no interest
 TIMES = np.linspace(0.0, 1.0, 101)
 
 
@@ -147,14 +148,16 @@ def geodesic_summary(curve: Geodesic, ends: tuple[int, int]) -> list[str]:
 
 
 def with_error(value: Any, error: Any) -> str:
-    """To the second digit of the error.
+    """To the second digit of the error, which is not told below a billionth of the value.
 
-    >>> with_error(1.23456, 0.0123)
-    '1.235 +- 0.012'
+    >>> with_error(1.23456, 0.0123), with_error(1.0, 3e-28)
+    ('1.235 +- 0.012', '1 +- <1e-09')
     """
     value, error = float(value), float(error)
     if not 0 < error < math.inf:
         return f"{value:.6g} +- {error:.2g}"
+    if error < NEGLIGIBLE * abs(value):
+        return f"{value:.9g} +- <{10.0 ** math.ceil(math.log10(NEGLIGIBLE * abs(value))):.0e}"
     digits = min(max(1 - math.floor(math.log10(error)), 0), 12)
     return f"{value:.{digits}f} +- {error:{'.1e' if digits > 5 else f'.{digits}f'}}"
 

@@ -41,6 +41,7 @@ class Space:
             )
         origin = basis = None
         if dimensions is None:
+            _warn_of_constants(table)
             _warn_of_scales(table)
         else:
             most = min(X.shape)
@@ -104,6 +105,13 @@ class Space:
         """The share of the variance of a table that the projection keeps."""
         whole = np.sum(table.values.var(axis=0))
         return float(np.sum(self.coordinates(table).values.var(axis=0)) / whole)
+
+
+def _warn_of_constants(table: Table) -> None:
+    """Columns that say nothing cost a dimension each."""
+    for k in np.flatnonzero(np.ptp(table.values, axis=0) == 0):
+        name, value = table.columns[k], table.values[0, k]
+        warnings.warn(f"column {name!r} is {value:g} in every row: leave it out", stacklevel=2)
 
 
 def _warn_of_scales(table: Table) -> None:

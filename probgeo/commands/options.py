@@ -4,6 +4,8 @@ import argparse
 import math
 from collections.abc import Callable
 
+import probgeo
+
 MOST = 2**32 - 1  # the largest seed of scikit-learn
 
 
@@ -13,6 +15,9 @@ def parser() -> argparse.ArgumentParser:
         prog="probgeo",
         description="Statistics on learned Riemannian manifolds, with error bars.",
         epilog="A first run compiles for some seconds. What is compiled is kept for the next one.",
+    )
+    command_line.add_argument(
+        "--version", action="version", version=f"probgeo {probgeo.__version__}"
     )
     commands = command_line.add_subparsers(dest="command", required=True, metavar="COMMAND")
 

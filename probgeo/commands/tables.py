@@ -109,9 +109,10 @@ def _read_csv(path: Path) -> Table:
         for d, cell in enumerate(row):
             number = _number(cell)
             if number is None:
+                comma = _number(cell.replace(",", ".")) is not None
                 raise InputError(
                     f"column {columns[d]!r} of {path} holds text, {cell!r} in line {line}: "
-                    "all columns must be numbers"
+                    + ("write 1.5, not 1,5" if comma else "all columns must be numbers")
                 )
             values[k, d] = number
     return Table(values, columns)
@@ -120,8 +121,12 @@ def _read_csv(path: Path) -> Table:
 def _is_header(rows: list[list[str]]) -> bool:
     """Whether the first row names columns: text above a number, or nothing but text.
 
-    Text above text may be data, about which there will be a complaint.
+    Text above text may be data, about which there will be a complaint. Pandas names columns without
+    names 0, 1, 2, ...
     """
+    counted = [str(k) for k in range(len(rows[0]))]
+    if len(counted) > 1 and len(rows) > 1 and rows[0] == counted != rows[1]:
+        return True
     text = np.array([[_number(cell) is None for cell in row] for row in rows])
     return bool(text[0].all() or (len(rows) > 1 and (text[0] & ~text[1]).any()))
 
