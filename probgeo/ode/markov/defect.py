@@ -27,8 +27,8 @@ from probgeo.ode.problem import Problem
 from probgeo.ragged import members_of
 
 # Radau's points of a step: eight for the defect of y' (of degree seven), one fewer where y is its
-# integral, and better inside of steps. With six, coverage of van der Pol's oscillator (mu = 5) is .8
-# instead of .93, and .98 with eight; others do not notice.
+# integral, and better inside of steps. With six, coverage of van der Pol's oscillator (mu = 5) is
+# .8 instead of .93, and .98 with eight; others do not notice.
 POINTS = {1: 8, 2: 7}
 STIFF_POINTS = 8
 ITERATIONS = 40  # of the collocation equations on a step, before they are solved by elimination
