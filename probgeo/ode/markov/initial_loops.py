@@ -142,7 +142,8 @@ def take_steps(
         for i in range(D):
             finite = finite and np.isfinite(rates[a, i])
         good = finite and error[a] <= 1.0
-        accepted[a] = good and not (taken[m] == 0 and error[a] < timid and h[a] < t1 - t0)
+        short = taken[m] == 0 and error[a] < timid and h[a] < t1 - t0
+        accepted[a] = good and (retried[a] or not short)  # or else it might go to and fro for ever
         if equal > 0:
             accepted[a] = finite
         factor = smallest
@@ -244,10 +245,13 @@ def error_equation(
     for b in range(offsets.shape[0] - 1):
         at_node = start[b].copy()
         for e in range(offsets[b], offsets[b + 1]):
-            if not units:
-                x0[:] = at_node
+            for i in range(n):
+                for c in range(K):
+                    if not units:
+                        x0[i, c] = at_node[i, c]
+                    for s in range(S):
+                        X[s, i, c] = x0[i, c]
             for s in range(S):
-                X[s] = x0
                 for i in range(D):
                     if units:
                         F[s, i, n] = defect[e, s, i]
@@ -260,7 +264,8 @@ def error_equation(
             for _ in range(0 if S * D <= SMALL else iterations):
                 for s in range(S):
                     for i in range(top):
-                        slope[s, i] = X[s, D + i]
+                        for c in range(K):
+                            slope[s, i, c] = X[s, D + i, c]
                     for i in range(D):
                         for c in range(K):
                             slope[s, top + i, c] = F[s, i, c]
@@ -270,7 +275,8 @@ def error_equation(
                                 for c in range(K):
                                     slope[s, top + i, c] += J * X[s, m * D + j, c]
                 np.dot(collocation, slope.reshape(S, n * K), moved)
-                change[:], largest[:] = 0.0, 0.0
+                change.fill(0.0)
+                largest.fill(0.0)
                 for s in range(S):
                     for i in range(n):
                         for c in range(K):
@@ -306,36 +312,42 @@ def error_equation(
                                     matrix[row, q * D + j] -= J * h[e] * collocation[r, q]
                                 for c in range(K):
                                     right[row, c] += J * x0[j, c]
-                if not np.isfinite(matrix).all():
-                    right[:] = np.nan
-                elif S * D <= SMALL:
+                if S * D <= SMALL:
                     eliminate(matrix, right)
+                elif np.isfinite(matrix).all():
+                    right = np.dot(np.linalg.inv(matrix), right)
                 else:
-                    right[:] = np.linalg.solve(matrix, right)
+                    right.fill(np.nan)
                 for s in range(S):
-                    X[s, top:] = right[s * D : (s + 1) * D]
+                    for i in range(D):
+                        for c in range(K):
+                            X[s, top + i, c] = right[s * D + i, c]
                 for s in range(S):
                     for i in range(top):
-                        X[s, i] = x0[i]
+                        for c in range(K):
+                            X[s, i, c] = x0[i, c]
                         for r in range(S):
                             weight = h[e] * collocation[s, r]
                             for c in range(K):
                                 X[s, i, c] += weight * X[r, D + i, c]
-            if not units:
-                solution[e] = X
-            else:
-                for s in range(S):
-                    for i in range(n):
+            for s in range(S):
+                for i in range(n):
+                    if not units:
                         for c in range(C):
-                            solution[e, s, i, c] = 0.0
-                        for j in range(n):
-                            for c in range(C):
-                                solution[e, s, i, c] += X[s, i, j] * at_node[j, c]
-                        for c in range(forced):
-                            solution[e, s, i, c] += signs[e, c] * X[s, i, n]
-                        for p in range(P):
-                            solution[e, s, i, C - P + p] += X[s, i, n + 1 + p]
-            at_node[:] = solution[e, S - 1]
+                            solution[e, s, i, c] = X[s, i, c]
+                        continue
+                    for c in range(C):
+                        solution[e, s, i, c] = 0.0
+                    for j in range(n):
+                        for c in range(C):
+                            solution[e, s, i, c] += X[s, i, j] * at_node[j, c]
+                    for c in range(forced):
+                        solution[e, s, i, c] += signs[e, c] * X[s, i, n]
+                    for p in range(P):
+                        solution[e, s, i, C - P + p] += X[s, i, n + 1 + p]
+            for i in range(n):
+                for c in range(C):
+                    at_node[i, c] = solution[e, S - 1, i, c]
 
 
 @loop
