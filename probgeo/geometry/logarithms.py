@@ -2,11 +2,12 @@
 
 A statistic looks at data from a base, moves it a little, and looks again. So logarithms come with
 how they change when the base moves, and with their geodesics, from which those at the next base are
-found in a few steps.
+found in a few steps. They stay the shortest as long as no other curve can have overtaken them: when
+the base moves by s, lengths change by s at most.
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -18,9 +19,12 @@ from probgeo.geometry.guess import chains_of
 from probgeo.geometry.manifold import Manifold
 from probgeo.metrics import Metric
 from probgeo.ode.curve import ConvergenceWarning
-from probgeo.ragged import in_chunks
+from probgeo.ode.piecewise import PiecewisePosterior
+from probgeo.ragged import in_chunks, joined
 
 AT_ONCE = 256  # geodesics whose Hessians are in memory at a time
+MET = 1e-13  # distance from the base, over the size of coordinates, of a point that is met
+LEAD = 0.3  # of their length: how far ahead geodesics are, at most, of curves nobody has met
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,10 @@ class Logs:
     length, length_var : array (P,)
         Distances, and their variances.
     converged : bool array (P,)
+    bases : array (P, D)
     geodesics : Geodesic, or None where space is flat
+    lead : array (P,)
+        How much longer, at least, any other geodesic must be. Negative: that is not known any more.
     """
 
     vectors: np.ndarray
@@ -46,7 +53,9 @@ class Logs:
     length: np.ndarray
     length_var: np.ndarray
     converged: np.ndarray
+    bases: np.ndarray
     geodesics: Geodesic | None
+    lead: np.ndarray
 
     def usable(self) -> "Logs":
         """Where there is no geodesic at all, nothing: the point pulls in no direction."""
@@ -58,14 +67,14 @@ class Logs:
         def kept(x: np.ndarray) -> np.ndarray:
             return np.where(finite.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
 
-        return Logs(
-            kept(self.vectors),
-            kept(self.cov),
-            kept(self.slopes),
-            kept(self.length),
-            kept(self.length_var),
-            self.converged & finite,
-            self.geodesics,
+        return replace(
+            self,
+            vectors=kept(self.vectors),
+            cov=kept(self.cov),
+            slopes=kept(self.slopes),
+            length=kept(self.length),
+            length_var=kept(self.length_var),
+            converged=self.converged & finite,
         )
 
     def moved(self, step: np.ndarray, tensor: np.ndarray) -> "Logs":
@@ -76,15 +85,8 @@ class Logs:
 
     def take(self, members: np.ndarray) -> "Logs":
         """Those of some points."""
-        return Logs(
-            self.vectors[members],
-            self.cov[members],
-            self.slopes[members],
-            self.length[members],
-            self.length_var[members],
-            self.converged[members],
-            None if self.geodesics is None else self.geodesics[members],
-        )
+        parts = {field.name: getattr(self, field.name) for field in fields(Logs)}
+        return Logs(**{name: None if x is None else x[members] for name, x in parts.items()})
 
     def cov_with_base(self, cov: np.ndarray) -> np.ndarray:
         """Covariances (P, D, D) of the vectors if the base has one (D, D), too."""
@@ -92,21 +94,31 @@ class Logs:
 
 
 def logarithms(
-    manifold: Manifold, base: np.ndarray, X: np.ndarray, guess: Logs | None = None
+    manifold: Manifold,
+    base: np.ndarray,
+    X: np.ndarray,
+    guess: Logs | None = None,
+    doubt: bool = False,
 ) -> Logs:
     """Logarithms of the points X (P, D) at one base (D,), or at one each (P, D).
 
-    `guess` are the logarithms of the same points at a base nearby. What did not converge is in the
-    result; there is no warning, because callers go on.
+    `guess` are the logarithms of the same points at a base nearby, whose geodesics are followed.
+    With `doubt`, those that have lost their lead are searched for anew. What did not converge is in
+    the result; there is no warning, because callers go on.
     """
     bases = np.array(np.broadcast_to(base, X.shape))
+    # a point that is met up to round-off is met
+    met = np.abs(X - bases).max(axis=1) <= MET * np.abs(bases).max(axis=1)
+    X = np.where(met[:, None], bases, X)
     if manifold.metric.is_flat:
         return _flat_logarithms(manifold.metric, bases, X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        geodesics = manifold.geodesic(
-            bases, X, guess=None if guess is None else guess.geodesics, progress=False
-        )
+        if guess is None:
+            geodesics = manifold.geodesic(bases, X, progress=False)
+            lead = _lead(geodesics)
+        else:
+            geodesics, lead = _followed(manifold, bases, X, guess, doubt)
     log, length = geodesics.log(source="numerical"), geodesics.measure(source="numerical")
     return Logs(
         vectors=log.mean,
@@ -115,8 +127,49 @@ def logarithms(
         length=length.mean,
         length_var=length.cov,
         converged=geodesics.converged,
+        bases=bases,
         geodesics=geodesics,
+        lead=lead,
     )
+
+
+def _followed(
+    manifold: Manifold, bases: np.ndarray, X: np.ndarray, guess: Logs, doubt: bool
+) -> tuple[Geodesic, np.ndarray]:
+    """Geodesics near those of a guess, and their lead."""
+    geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, progress=False)
+    step = bases - guess.bases
+    lead = guess.lead - 2.0 * np.sqrt(manifold.metric.inner(bases, step, step))
+    doubtful = np.flatnonzero(~(lead > 0.0))
+    if doubt and len(doubtful):
+        others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
+        lead[doubtful] = _lead(others)
+        known = geodesics.mean_length[doubtful]
+        better = others.converged & ~geodesics.converged[doubtful] | (others.mean_length < known)
+        geodesics = replaced(geodesics, doubtful[better], others[better])
+    return geodesics, lead
+
+
+def _lead(geodesics: Geodesic) -> np.ndarray:
+    """How much longer than the shortest any other curve is, at the end of a search."""
+    return np.minimum(geodesics.gap, LEAD) * geodesics.mean_length
+
+
+def replaced(curves: Geodesic, members: np.ndarray, others: Geodesic) -> Geodesic:
+    """The same batch with other curves for some members."""
+    count = len(curves)
+    order = np.arange(count)
+    order[members] = count + np.arange(len(members))
+    values = {}
+    for field in fields(Geodesic):
+        one, two = getattr(curves, field.name), getattr(others, field.name)
+        if isinstance(one, np.ndarray):
+            values[field.name] = np.concatenate([one, two])[order]
+    parts = [(p.offsets, p.t, p.envelope) for p in (curves.posterior, others.posterior)]
+    offsets, t, envelope = joined(parts)
+    pieces = np.concatenate([curves.posterior.pieces, others.posterior.pieces])
+    posterior = PiecewisePosterior(t, offsets, pieces, None, envelope, 2, True)
+    return replace(curves, posterior=posterior.take(order), **values)
 
 
 def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
@@ -130,7 +183,9 @@ def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
         length=np.sqrt(metric.inner(bases, vectors, vectors)),
         length_var=np.zeros(count),
         converged=np.ones(count, dtype=bool),
+        bases=bases,
         geodesics=None,
+        lead=np.full(count, np.inf),
     )
 
 

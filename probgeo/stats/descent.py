@@ -31,7 +31,6 @@ from probgeo.metrics import Metric
 ROUGH = 1e-2  # relative tolerance of the first geodesics,
 FINEST = 1e-9  # of the last ones,
 GAIN = 0.25  # and how much smaller it gets at a time, at least
-NEAR = 0.1  # of the spread of the data: so far geodesics follow the base without a new search
 HALVINGS = 8
 SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
 LEAST_CURVATURE = 1e-6  # of the Hessian, over its largest, that Newton's method is trusted with
@@ -117,7 +116,6 @@ class Descent:
         self.precision = ROUGH if adaptive else np.nan
         self.history: list[Iterate] = []
         self.target = 0.0
-        self.travelled = 0.0  # since geodesics were searched for
 
     def run(self, start: np.ndarray, guess: Logs | None = None) -> Centre:
         """From a start; `guess` are logarithms of the data at a point nearby."""
@@ -132,19 +130,17 @@ class Descent:
     def at_its_finest(self) -> bool:
         return not self.precision > FINEST  # NaN: as fine as the user's solver is
 
-    def at(self, point: np.ndarray, guess: Logs | None) -> View:
-        """The data as seen from a point, with geodesics that start from those of a guess."""
+    def at(self, point: np.ndarray, guess: Logs | None, doubt: bool = False) -> View:
+        """The data as seen from a point, along geodesics near those of a guess."""
         manifold = self.manifold
         if np.isfinite(self.precision):
             manifold = manifold.with_precision(self.precision)
-        logs = logarithms(manifold, point, self.X, guess).usable()
+        logs = logarithms(manifold, point, self.X, guess, doubt).usable()
         return _view(manifold.metric, point, logs, self.w, self.rule.power)
 
-    def after(self, view: View, step: np.ndarray, search: bool = False) -> View:
-        """The data as seen from a step further, along geodesics near those of before."""
-        self.travelled = 0.0 if search else self.travelled + view.length(step)
-        point = retracted(self.manifold.metric, view.point, step)
-        return self.at(point, None if search else view.logs)
+    def after(self, view: View, step: np.ndarray, doubt: bool = False) -> View:
+        """The data as seen from a step further."""
+        return self.at(retracted(self.manifold.metric, view.point, step), view.logs, doubt)
 
     def moved(self, view: View, step: np.ndarray) -> View:
         """The same after a step so small that the logarithms need not be solved again."""
@@ -154,6 +150,7 @@ class Descent:
         return replace(view, point=point, tensor=tensor, logs=view.logs.moved(step, tensor))
 
     def newton(self, view: View) -> Centre:
+        searched = True  # whether geodesics are known to be the shortest
         while True:
             B = _newton_step(view)
             step, cov = B @ view.v, B @ view.noise @ B.T
@@ -162,12 +159,13 @@ class Descent:
             precise = view.norm(cov) <= self.target
             settled = line.step <= max(self.target, line.numerical)
             if settled and (precise or self.at_its_finest):
-                if self.travelled > NEAR * view.spread and not self.out_of_time:
-                    view = self.after(view, step, search=True)  # are they still the shortest?
-                    continue
-                return self.finished(self.moved(view, step), cov)
+                if searched or self.out_of_time or np.all(view.logs.lead > 0.0):
+                    return self.finished(self.moved(view, step), cov)
+                view, searched = self.after(view, step, doubt=True), True
+                continue
             if self.out_of_time:
                 return self.finished(view, cov)
+            searched = False
             if settled and not line.numerical <= self.target:
                 self.refine(line)
                 view = self.after(view, step)
