@@ -87,7 +87,6 @@ def test_frameworks_are_imported_where_they_are_meant_to_be(name):
         for line in path.read_text().splitlines()
         if line.strip().startswith((f"import {name}", f"from {name}"))
     }
-    importing = {path for path in importing if not path.startswith("_old")}
     assert importing <= allowed
 
 
