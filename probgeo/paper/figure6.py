@@ -130,6 +130,8 @@ def _draw_bodies(people: Bodies, places: dict[str, tuple[Curve, float]], seed: i
 
 
 def _bare(ax: Axes) -> None:
+    for mesh in ax.collections:  # thousands of triangles would take long to write and to open
+        mesh.set_rasterized(True)
     ax.set(xticks=[], yticks=[], aspect="equal")
     ax.spines[:].set_visible(False)
 

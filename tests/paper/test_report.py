@@ -309,7 +309,8 @@ def test_a_process_that_is_killed_costs_only_what_it_was_at(tmp_path):
     run._write(tmp_path, "fig1", settings, {"numbers": {}})
     long_ago = 1e9
     os.utime(tmp_path / "fig1.json", (long_ago, long_ago))
-    run._in_a_process((tmp_path, ["fig4", "errata"], settings, Killed))
+    labels = {"fig4": "fig4 (1 of 2)", "errata": "errata (2 of 2)"}
+    run._in_a_process((tmp_path, labels, settings, Killed))
     records = run.collected(tmp_path)
     assert "error" not in records["fig1"]
     for name in ("fig4", "errata"):
