@@ -119,6 +119,15 @@ class TestConvergence:
         assert len(curve.nodes) < len(finer.nodes)
         assert np.abs(finer.mean(20.0)[0] - 1e2 * np.cos(20.0)) < 1e-3
 
+    def test_nothing_at_first_and_much_later(self):
+        # no step is so long that a bump lies between its evaluations
+        def f(t, y):
+            return np.exp(-(((t - 0.9) / 0.01) ** 2))[:, None] + 0.0 * y
+
+        curve = solve_ivp(NumpyFunction(f), (0.0, 1.0), [1.0])
+        assert curve.converged
+        np.testing.assert_allclose(curve.mean(1.0), 1.0 + 0.01 * np.pi**0.5, atol=1e-5)
+
     @pytest.mark.parametrize("length", [1e-6, 1.0, 1e6])
     def test_units_of_time_do_not_matter(self, length):
         curve = solve_ivp(lambda t, y, dy: -y / length**2, (0.0, 6.0 * length), [1.0], [0.0])
@@ -339,7 +348,7 @@ class TestBatches:
         assert curve.converged.all()
         np.testing.assert_allclose(curve.mean(t)[..., 0], np.cos(omega[:, None] * t), atol=1e-5)
         sizes = [len(nodes) for nodes in curve.nodes]
-        assert sizes[0] < 5
+        assert sizes[0] == 5
         assert sizes[3] > 500
 
     def test_a_solution_that_ends_takes_nobody_along(self):
@@ -544,11 +553,12 @@ class TestLoops:
         size, retried = np.abs(y).reshape(A, order, D).max(axis=2), rng.choice([False, True], A)
         taken, following = rng.integers(0, 4, B), np.empty(A)
         accepted, ended = np.empty(A, dtype=bool), np.empty(A, dtype=np.int64)
-        limits = np.array([t0, t1, 0.2, 0.9, 0.25, 3.0, 1e-3])
+        limits = np.array([t0, t1, 0.2, 0.9, 0.25, 3.0, 1e-3, 1.5])
 
         finite = np.isfinite(error + point.sum(axis=1) + rates.sum(axis=1))
         good = finite & (error <= 1.0)
-        step = finite if equal else good & ~((taken[active] == 0) & (error < 1e-3) & (h < t1 - t0))
+        short = (taken[active] == 0) & (error < 1e-3) & (h < 1.5)
+        step = finite if equal else good & (retried | ~short)
         factor = np.where(finite, np.clip(0.9 * error**-0.2, 0.25, 3.0), 0.25)
         next_h = h * np.where(retried, np.minimum(factor, 1.0), factor)
         count = taken[active] + step

@@ -125,7 +125,7 @@ def take_steps(
 
     A step is taken if its error is at most one, unless it is a first one and much too short; with
     `equal` steps, whenever it is finite. The next is as long as its error allows, by `limits` =
-    (t0, t1, exponent, safety, smallest and largest factor, error of timid first steps).
+    (t0, t1, exponent, safety, smallest and largest factor, error of timid first steps, longest).
 
     active (A,), h (A,), point (A, n), rates (A, D), error (A,); t, y, slopes, size, following (next
     lengths) and retried (A, ...) of active members, taken (B,) of all are brought up to date;
@@ -142,7 +142,7 @@ def take_steps(
         for i in range(D):
             finite = finite and np.isfinite(rates[a, i])
         good = finite and error[a] <= 1.0
-        short = taken[m] == 0 and error[a] < timid and h[a] < t1 - t0
+        short = taken[m] == 0 and error[a] < timid and h[a] < limits[7]
         accepted[a] = good and (retried[a] or not short)  # or else it might go to and fro for ever
         if equal > 0:
             accepted[a] = finite

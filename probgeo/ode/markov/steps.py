@@ -17,6 +17,7 @@ from probgeo.ragged import elements_of, offsets_of
 
 SAFETY = 0.9  # of the step that would just meet the tolerance
 SMALLEST, LARGEST = 0.2, 4.0  # factors by which a step changes
+LONGEST = 0.25  # step, as a share of the interval: what lies between few evaluations is not seen
 TIMID = 1e-3  # error of a first step over its tolerance, below which it is taken again
 ENDED_LOST, ENDED_LONG = 2, 3  # how `take_steps` says that a member left before the end
 
@@ -115,7 +116,10 @@ class Walk(ABC):
         self.retried = np.zeros(count, dtype=bool)
         self.slopes = np.array(self.values(self.t, self.y))
         self.h = self._first_steps()
-        self.limits = np.array([t0, t1, self.exponent, SAFETY, SMALLEST, LARGEST, TIMID])
+        self.longest = LONGEST * (t1 - t0)
+        self.limits = np.array(
+            [t0, t1, self.exponent, SAFETY, SMALLEST, LARGEST, TIMID, self.longest]
+        )
 
     @abstractmethod
     def attempt(self, h: np.ndarray) -> Attempt:
@@ -181,8 +185,8 @@ class Walk(ABC):
         if self.demand.equal is not None:
             done = (self.taken[self.active] + 1) / self.demand.equal
             return self.t0 + done * (self.t1 - self.t0) - self.t
-        left = self.t1 - self.t
-        return np.where(self.h >= 0.999 * left, left, np.minimum(self.h, 0.5 * left))
+        left, h = self.t1 - self.t, np.minimum(self.h, self.longest)
+        return np.where(h >= 0.999 * left, left, np.minimum(h, 0.5 * left))
 
     def _step(self) -> None:
         """One step of every active member; those that arrive, or are lost, leave."""
