@@ -17,7 +17,7 @@ _told = False
 
 def loop(function: Function) -> Function:
     """Compile a loop on its first call; the GIL is released while it runs."""
-    options = {"nogil": True, "error_model": "numpy"}
+    options: Any = {"nogil": True, "error_model": "numpy"}
     try:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # Numba has nowhere to keep it

@@ -9,7 +9,7 @@ how they are divided.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -72,7 +72,7 @@ def take(offsets: np.ndarray, members: np.ndarray, *arrays: np.ndarray) -> tuple
     return own, *(array[rows] for array in arrays)
 
 
-def joined(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+def joined(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     """Batches (offsets, array, ...) one after the other as one batch."""
     counts = np.concatenate([np.diff(offsets) for offsets, *_ in parts])
     columns = zip(*(arrays for _, *arrays in parts), strict=True)

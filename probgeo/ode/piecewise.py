@@ -172,7 +172,7 @@ class PiecewisePosterior(Posterior):
         T, q = len(t), max(orders) + 1
         i, j = (x.ravel() for x in np.meshgrid(np.arange(T), np.arange(T), indexing="ij"))
         joint = self.shape.cov(np.full(T * T, m), t[i], t[j])[:, :q, :q].reshape(T, T, q, q)
-        joint = joint.transpose(0, 2, 1, 3).reshape(T * q, T * q)
+        joint = np.reshape(joint.transpose(0, 2, 1, 3), (T * q, T * q))
         # derivatives differ by orders of magnitude: factorise correlations, not covariances
         std = np.sqrt(np.maximum(np.diagonal(joint), 0.0))
         unit = np.where(std > 0, std, 1.0)

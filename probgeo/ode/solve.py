@@ -139,4 +139,3 @@ def _is_traced(data: dict[str, Any], args: Any) -> bool:
         x for v in data.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))
     ]
     return is_traced(*parts, *leaves_of(args))
-
