@@ -127,20 +127,18 @@ def covariances(
     If pinned, of X(t) - line(t) X(t1), with line(t) = (t - t0)/(t1 - t0).
     """
     size = states.shape[1] + 1
-    C, to_end, from_end, last = (
-        np.empty((size, size)),
-        np.empty((size, size)),
-        np.empty((size, size)),
-        np.empty((size, size)),
-    )
+    C, to_end = np.empty((size, size)), np.empty((size, size))
+    from_end, last = np.empty((size, size)), np.empty((size, size))
     line_s, line_t = np.zeros(size), np.zeros(size)
     for n in range(len(s)):
-        if s[n] <= t[n]:
+        early = s[n] <= t[n]
+        if early:
             free_covariance(nodes, rows_s[n], rows_t[n], states, s[n], t[n], C)
-            out[n] = C
         else:
             free_covariance(nodes, rows_t[n], rows_s[n], states, t[n], s[n], C)
-            out[n] = C.T
+        for p in range(size):
+            for q in range(size):
+                out[n, p, q] = C[p, q] if early else C[q, p]
         if pinned:
             begin, final = nodes[offsets[member[n]]], offsets[member[n] + 1] - 1
             end = nodes[final]
