@@ -670,6 +670,7 @@ def test_gradients_through_a_solve(error_model):
     np.testing.assert_allclose(forward, by_k, rtol=1e-9)
 
 
+@pytest.mark.loops
 class TestAlgebra:
     """Compiled loops and batched matrices against plain NumPy, for sizes at random."""
 

@@ -499,6 +499,7 @@ class TestPolynomials:
         assert set(np.unique(many)) == {-1.0, 1.0}
 
 
+@pytest.mark.loops
 class TestLoops:
     """Each compiled loop against the same formula in NumPy."""
 

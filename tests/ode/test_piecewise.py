@@ -9,6 +9,7 @@ from probgeo.ode.piecewise import PiecewisePosterior, evaluate, hermite_pieces
 from probgeo.ragged import offsets_of
 
 T0, T1 = -1.0, 2.0
+pytestmark = pytest.mark.loops
 
 
 def posterior(seed=0, sizes=(4, 7), D=2, degree=5, R=3, pinned=True):

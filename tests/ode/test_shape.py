@@ -9,6 +9,7 @@ from probgeo.ode.shape import Shape, find_rows, shape_variance, shape_variance_b
 from probgeo.ragged import offsets_of
 
 FINE = 2000
+pytestmark = pytest.mark.loops
 
 
 def mesh(seed, size):
