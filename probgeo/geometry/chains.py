@@ -72,9 +72,7 @@ class Chains:
         D = self.nodes.shape[2]
         count = self.rule.points * (len(self.t) - len(self))
         x, v = np.empty((count, D)), np.empty((count, D))
-        loops.chain_points(
-            self.nodes, self.t, self.offsets, self.rule.shape, self.rule.slope, x, v
-        )
+        loops.chain_points(self.nodes, self.t, self.offsets, self.rule.shape, self.rule.slope, x, v)
         return x, v
 
     def terms(self, metric: Metric) -> EnergyTerms:
@@ -155,10 +153,18 @@ class Minimised:
     steps: np.ndarray
 
 
-def minimise(metric: Metric, chains: Chains, tolerance: float, most: int = 30) -> Minimised:
+def minimise(
+    metric: Metric,
+    chains: Chains,
+    tolerance: float,
+    most: int = 30,
+    ceiling: np.ndarray | None = None,
+    patience: int = 0,
+) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
 
-    The last step is taken without looking back. Chains that are done leave the batch.
+    The last step is taken without looking back. Chains that are done leave the batch, and so do
+    those with an energy above the `ceiling` (members,) after so many rounds.
     """
     count = len(chains)
     nodes = chains.nodes.copy()
@@ -194,6 +200,8 @@ def minimise(metric: Metric, chains: Chains, tolerance: float, most: int = 30) -
         done = accepted & (decrement <= tolerance * energy)
         stuck = (size < SMALLEST_STEP) | ~(decrement < np.inf) | ~(energy < np.inf)
         leave = done | stuck if round_ < most else np.ones(len(at), dtype=bool)
+        if ceiling is not None and round_ >= patience:
+            leave |= energy > ceiling[active]
         size[~done & leave] = 0.0
         loops.propose(at.offsets, at.nodes, step, size, trial)
         if leave.any():

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.geometry.chains import Chains, NewtonStep, minimise, newton_step
+from probgeo.geometry.chains import Chains, newton_step
 from probgeo.metrics import Metric
 from probgeo.ragged import elements_of, offsets_of
 
-REFINED = 0.1  # elements with at least this share of the largest local error are split
+LARGE, SMALL = 0.1, 0.01  # shares of the largest error of an element in its curve
 
 
 @loop
@@ -40,7 +40,12 @@ def split(
             h = t[n + 1] - t[n]
             fine_t[k] = t[n] + 0.5 * h
             for d in range(D):
-                c0, v0, c1, v1 = nodes[n, 0, d], nodes[n, 1, d], nodes[n + 1, 0, d], nodes[n + 1, 1, d]
+                c0, v0, c1, v1 = (
+                    nodes[n, 0, d],
+                    nodes[n, 1, d],
+                    nodes[n + 1, 0, d],
+                    nodes[n + 1, 1, d],
+                )
                 fine[k, 0, d] = 0.5 * (c0 + c1) + 0.125 * h * (v0 - v1)
                 fine[k, 1, d] = 1.5 * (c1 - c0) / h - 0.25 * (v0 + v1)
             k += 1
@@ -196,12 +201,18 @@ def extents(chains: Chains) -> np.ndarray:
     return np.max(high - low, axis=1)
 
 
-def refined(chains: Chains, made: Estimate, corrected: Chains) -> Chains:
-    """Corrected curves on meshes with new nodes where the error is made."""
+def refined(chains: Chains, made: Estimate, corrected: Chains, wanted: np.ndarray) -> Chains:
+    """Corrected curves on meshes with new nodes where the error is made.
+
+    Elements are split whose own error is above that `wanted` (members,), or among the largest. All
+    of them are where it is not known.
+    """
     elements = elements_of(chains.offsets)
     largest = np.maximum.reduceat(made.local, elements[:-1])
     often = np.diff(elements)
-    cut = ~(made.local < REFINED * np.repeat(largest, often))  # NaN: everywhere
+    limit = np.minimum(LARGE * largest, np.maximum(SMALL * largest, wanted))
+    limit = np.where(made.definite, limit, -np.inf)
+    cut = ~(made.local < np.repeat(limit, often))  # NaN: everywhere
     keep = np.ones(len(made.fine.t), dtype=bool)
     middle = np.ones(len(keep), dtype=bool)
     coarse = 2 * np.arange(len(chains.t)) - np.repeat(np.arange(len(chains)), often + 1)
@@ -212,18 +223,63 @@ def refined(chains: Chains, made: Estimate, corrected: Chains) -> Chains:
 
 
 def from_polygons(polygons: np.ndarray) -> Chains:
-    """Cubic elements through polygons (runs, S + 1, D), with slopes by differences."""
+    """Cubic elements between all points of polygons (runs, S + 1, D), slopes by differences."""
     runs, size, D = polygons.shape
-    h = 1.0 / (size - 1)
-    nodes = np.empty((runs, size, 2, D))
-    nodes[:, :, 0] = polygons
-    nodes[:, 1:-1, 1] = (polygons[:, 2:] - polygons[:, :-2]) / (2.0 * h)
-    for end, one, two in ((0, 1, 2), (-1, -2, -3)):
-        # differences first: of a curve that stays where it is they are exactly zero
-        rise = 4.0 * (polygons[:, one] - polygons[:, end]) - (polygons[:, two] - polygons[:, end])
-        nodes[:, end, 1] = (rise if end == 0 else -rise) / (2.0 * h)
+    nodes = np.stack([polygons, slopes(polygons)], axis=2)
     t = np.tile(np.linspace(0.0, 1.0, size), runs)
     return Chains(nodes.reshape(-1, 2, D), t, np.arange(runs + 1) * size)
 
 
-__all__ = ["Estimate", "NewtonStep", "estimate", "extents", "from_polygons", "minimise", "refined"]
+def slopes(polygons: np.ndarray) -> np.ndarray:
+    """Velocities at the points of polygons on [0, 1], differences of second order."""
+    steps = polygons.shape[1] - 1
+    out = np.empty_like(polygons)
+    out[:, 1:-1] = 0.5 * steps * (polygons[:, 2:] - polygons[:, :-2])
+    for end, one, two, sign in ((0, 1, 2, 1.0), (-1, -2, -3, -1.0)):
+        # differences first: of a curve that stays where it is they are exactly zero
+        rise = 4.0 * (polygons[:, one] - polygons[:, end]) - (polygons[:, two] - polygons[:, end])
+        out[:, end] = 0.5 * steps * sign * rise
+    return out
+
+
+@loop
+def choose_nodes(polygons: np.ndarray, wanted: np.ndarray, fewest: int, keep: np.ndarray) -> None:
+    """Points of fine polygons (runs, S + 1, D) that are nodes of elements: keep (runs, S + 1).
+
+    A cubic that meets a curve at both ends of an element of length h is off by h^4 |c''''| / 384.
+    Elements are as long as keeps that below what is `wanted` (runs,), the largest coordinate
+    counting, and at most 1 / fewest long.
+    """
+    runs, size, D = polygons.shape
+    need = np.empty(size)
+    for n in range(runs):
+        for i in range(size - 1):
+            j = min(max(i - 1, 0), size - 5)
+            bend = 0.0
+            for d in range(D):
+                p = polygons[n, :, d]
+                fourth = p[j] - 4.0 * p[j + 1] + 6.0 * p[j + 2] - 4.0 * p[j + 3] + p[j + 4]
+                bend = max(bend, abs(fourth))
+            need[i] = max((bend / (384.0 * wanted[n])) ** 0.25, fewest / (size - 1.0))
+        total = 0.0
+        for i in range(size - 1):
+            need[i] = min(need[i], 1.0)  # elements a segment
+            total += need[i]
+        count = np.ceil(total)
+        passed, nodes = 0.0, 0
+        keep[n, 0] = True
+        keep[n, size - 1] = True
+        for i in range(size - 1):
+            passed += need[i] * count / total
+            if passed >= nodes + 1 - 1e-9 and i + 1 < size - 1:
+                keep[n, i + 1] = True
+                nodes += 1
+
+
+def graded(polygons: np.ndarray, wanted: np.ndarray, fewest: int) -> Chains:
+    """Cubic elements through some points of fine polygons, short where these bend most."""
+    keep = np.zeros(polygons.shape[:2], dtype=bool)
+    choose_nodes(polygons, wanted, fewest, keep)
+    nodes = np.stack([polygons, slopes(polygons)], axis=2)[keep]
+    t = np.broadcast_to(np.linspace(0.0, 1.0, polygons.shape[1]), keep.shape)[keep]
+    return Chains(nodes, t, offsets_of(np.sum(keep, axis=1)))

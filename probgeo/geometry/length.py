@@ -52,9 +52,7 @@ def scaled(metric: Metric, x: np.ndarray, v: np.ndarray, length: np.ndarray) -> 
         return np.where(norm[:, None] > 0, v * (length / norm)[:, None], 0.0 * length[:, None])
 
 
-def first_variation(
-    metric: Metric, posterior: Posterior, speed: np.ndarray
-) -> np.ndarray:
+def first_variation(metric: Metric, posterior: Posterior, speed: np.ndarray) -> np.ndarray:
     """Standard deviations (B,) of lengths by uncertain ends, curves having a constant speed (B,).
 
     A length changes by <c'(1), db> - <c'(0), da> over the speed.

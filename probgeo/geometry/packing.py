@@ -125,7 +125,11 @@ def with_gaps(posterior: PiecewisePosterior, usable: np.ndarray) -> PiecewisePos
     offsets, t, envelope = joined(
         [
             (posterior.offsets, posterior.t, posterior.envelope),
-            (offsets_of(np.full(lost, 2)), np.tile([0.0, 1.0], lost), np.full((2 * lost, D), np.nan)),
+            (
+                offsets_of(np.full(lost, 2)),
+                np.tile([0.0, 1.0], lost),
+                np.full((2 * lost, D), np.nan),
+            ),
         ]
     )
 
@@ -139,4 +143,3 @@ def with_gaps(posterior: PiecewisePosterior, usable: np.ndarray) -> PiecewisePos
     order = np.empty(len(usable), dtype=np.int64)
     order[usable], order[~usable] = np.arange(count), count + np.arange(lost)
     return everyone.take(order)
-

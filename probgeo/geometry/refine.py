@@ -34,9 +34,9 @@ class Accuracy:
     def decrease(self) -> float:
         """Expected relative decrease of the energy at which Newton's method ends.
 
-        The energy is quadratic in the error of a curve, and the step that follows is not counted.
+        The step that follows is not counted: it leaves a decrease of about the square.
         """
-        return float(np.clip(self.rtol**2, 1e-13, 1e-6))
+        return float(np.clip(0.1 * self.rtol, 1e-13, 1e-4))
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,14 @@ def refine(
         done = minimise(metric, chains, accuracy.decrease)
         made = estimate(metric, done.chains)
         elements = np.diff(done.chains.offsets) - 1
-        status = judged(done.settled, made, extents(done.chains), accuracy)
+        wanted = accuracy.rtol * extents(done.chains) + accuracy.atol
+        status = judged(done.settled, made, wanted)
         contest.record(active, len(stages), made, status)
         contest.evaluations[active] += (4 * done.steps + 8) * elements
         contest.closed[active] |= (status == OK) | (status == NOT_FINITE)
         contest.closed[active] |= elements >= accuracy.most
         corrected = made.corrected()
-        finer = refined(done.chains, made, corrected)
+        finer = refined(done.chains, made, corrected, 0.25 * wanted)
         stages.append(Stage(done.chains, corrected, finer))
         active = contest.open()
         chains = gathered([stage.finer for stage in stages], contest, active)
@@ -168,11 +169,9 @@ def gathered(stages: list[Chains], contest: Contest, runs: np.ndarray) -> Chains
     return Chains(nodes, t, offsets).take(np.argsort(np.concatenate(places)))
 
 
-def judged(
-    settled: np.ndarray, made: Estimate, extent: np.ndarray, accuracy: Accuracy
-) -> np.ndarray:
-    """Statuses of curves."""
-    wide = ~(2.0 * made.widest <= accuracy.rtol * extent + accuracy.atol)
+def judged(settled: np.ndarray, made: Estimate, wanted: np.ndarray) -> np.ndarray:
+    """Statuses of curves whose errors should be below those `wanted` (members,)."""
+    wide = ~(2.0 * made.widest <= wanted)
     status = np.where(wide, TOO_COARSE, OK)
     status = np.where(made.definite, status, SINGULAR)
     status = np.where(settled, status, OUT_OF_SWEEPS)

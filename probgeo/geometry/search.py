@@ -1,17 +1,18 @@
 """Which first curve leads to the shortest geodesic: several starts, and more where they disagree.
 
-One rule: a few starts for every pair of ends, on coarse polygons. Where all of them come to one
-curve, that is it. Elsewhere many more are tried, and the distinct curves that are not much longer
-than the shortest are rivals, which go on to finer curves until it is clear which one is shortest.
+One rule. A few starts for every pair of ends, on coarse polygons; where all of them come to one
+curve, that is it. Elsewhere many more are tried. Distinct curves that are not much longer than the
+shortest are rivals: on finer and finer polygons fewer of them are left, and the last few go on to
+elements, see `refine`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, minimise
-from probgeo.geometry.starts import SEGMENTS, Landmarks, detours, lines
+from probgeo.geometry.starts import Landmarks, detours, lines
 from probgeo.metrics import Metric
 from probgeo.ragged import offsets_of
 
@@ -24,39 +25,49 @@ SHARES = (1 / 16, 1 / 4)  # of the sharpness of a metric, on the way to itself
 class Effort:
     """How hard the search for the shortest curve is.
 
+    The comments say how many of 1100 curves (plane, space and digits up to D = 10, many of them
+    with dozens of local minima) were more than 1 % too long with another value; 7 are with these.
+
     Attributes
     ----------
     near : int
         Detours tried for every pair of ends, over the landmarks that are least out of the way.
     always : bool
         Whether to try all starts even where the first ones agree.
-    rivals : int
-        Most curves that are refined.
-    factor : float
-        How much longer than the shortest a coarse polygon may be to be refined: polygons of eight
-        segments are up to a sixth too short where curves bend a lot.
+    tolerance : float
+        Expected relative decrease of the energy at which polygons are done.
+    hopeless, patience : float, int
+        A start that is so many times longer than the shortest curve known, after so many rounds of
+        Newton's method, is given up.
+    same : float
+        How far apart one and the same curve may be, relative to its extent.
+    sieve : tuple of (float, int)
+        Rivals that are left on polygons of 8, 16, 32, ... segments: how much longer than the
+        shortest they may be (polygons of 8 segments are up to a sixth too short where curves bend a
+        lot), and how many there may be.
     """
 
-    near: int = 3
+    near: int = 3  # 5: 7
     always: bool = False
-    rivals: int = 4
-    factor: float = 1.3
-    tolerance: float = 1e-3  # expected relative decrease of the energy at which polygons are done
-    same: float = 0.03  # how far apart one and the same curve may be, relative to its extent
+    tolerance: float = 1e-3  # 1e-2: 12
+    hopeless: float = 2.5  # 1.6: 10
+    patience: int = 4
+    same: float = 0.03  # 0.01: 7, 0.06: 7
+    sieve: tuple[tuple[float, int], ...] = ((1.5, 16), (1.25, 6), (1.04, 2))  # one less: 13
 
 
 EFFORTS = {
-    "quick": Effort(near=1, rivals=2),
+    "quick": Effort(near=1, hopeless=1.5, sieve=((1.3, 4), (1.1, 2))),
     "normal": Effort(),
-    "thorough": Effort(always=True, rivals=8, factor=1.5),
+    "thorough": Effort(always=True, hopeless=4.0, sieve=((2.0, 30), (1.5, 12), (1.1, 4))),
 }
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Polygons (runs, S + 1, D) between the ends of members `owner` (runs,), in their order.
+    """Polygons (runs, S + 1, D) between the ends of members `owner` (runs,), sorted by these.
 
-    energy (runs,); start (runs,): the kind of start that each came from; steps (runs,).
+    energy, start, steps (runs,): the kinds of start they came from, and how many steps it took.
     """
 
     polygons: np.ndarray
@@ -66,76 +77,108 @@ class Candidates:
     steps: np.ndarray
 
     def take(self, runs: np.ndarray) -> "Candidates":
-        return Candidates(
-            self.polygons[runs],
-            self.owner[runs],
-            self.energy[runs],
-            self.start[runs],
-            self.steps[runs],
-        )
+        """Some of them."""
+        return Candidates(*(values[runs] for values in vars(self).values()))
 
     def joined(self, other: "Candidates") -> "Candidates":
-        """Both, ordered by owner."""
-        both = (
-            np.concatenate(pair)
-            for pair in zip(vars(self).values(), vars(other).values(), strict=True)
-        )
-        everyone = Candidates(*both)
-        return everyone.take(np.argsort(everyone.owner, kind="stable"))
+        """Both, sorted by owner."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        both = Candidates(*(np.concatenate(pair) for pair in pairs))
+        return both.take(np.argsort(both.owner, kind="stable"))
+
+    def lowest(self, count: int) -> np.ndarray:
+        """The least energy of every owner (count,)."""
+        best = np.full(count, np.inf)
+        np.minimum.at(best, self.owner, self.energy)
+        return best
 
 
 def search(
     metric: Metric, landmarks: Landmarks, a: np.ndarray, b: np.ndarray, effort: Effort
-) -> tuple[Candidates, np.ndarray]:
-    """Rivals for the shortest curves from a to b (n, D), and how many distinct curves were met."""
+) -> tuple[list[Candidates], np.ndarray]:
+    """Rivals for the shortest curves from a to b (n, D), and how many distinct curves were met.
+
+    Rivals come in groups of one resolution each.
+    """
     count = len(a)
     everyone = np.arange(count)
-    if not len(landmarks) or metric.is_flat:
-        found = descend(metric, lines(a, b), everyone, np.full(count, LINE), effort)
-        if metric.is_flat or metric.smoother(1.0) is None:
-            return found, np.ones(count, dtype=np.int64)
-        return distinct(found.joined(continued(metric, a, b, everyone, effort)), count, effort)
-    to_a, to_b = landmarks.edges(a), landmarks.edges(b)
-    near = np.argsort(to_a + to_b, axis=1, kind="stable")
-    first = near[:, : effort.near]
-    W = first.shape[1]
-    polygons = np.stack(
-        [lines(a, b), landmarks.shortest(a, b, to_a, to_b)]
-        + [detours(a, b, landmarks.points[first[:, k]]) for k in range(W)],
-        axis=1,
-    )
-    kinds = np.tile([LINE, GRAPH] + [DETOUR] * W, count)
-    owner = np.repeat(everyone, W + 2)
-    found = descend(metric, polygons.reshape(-1, *polygons.shape[2:]), owner, kinds, effort)
+    moving = np.any(a != b, axis=1)
+    if moving.any() and not moving.all():
+        return _apart(metric, landmarks, a, b, effort, moving)
+    if metric.is_flat or not moving.any():
+        line = descend(metric, lines(a, b), everyone, LINE, effort)
+        return [line], np.ones(count, dtype=np.int64)
+    found, tried = first_wave(metric, landmarks, a, b, effort)
     open_ = everyone if effort.always else np.flatnonzero(disagree(found, count, effort))
     if len(open_):
-        rest = np.concatenate(
-            [
-                landmarks.points[near[open_, W:]],
-                np.broadcast_to(
-                    landmarks.sides, (len(open_), *landmarks.sides.shape)
-                ),
-            ],
-            axis=1,
-        )
-        R = rest.shape[1]
-        owner = np.repeat(open_, R)
-        polygons = detours(a[owner], b[owner], rest.reshape(-1, rest.shape[2]))
-        more = descend(metric, polygons, owner, np.full(len(owner), DETOUR), effort)
-        found = found.joined(more)
+        found = second_wave(metric, landmarks, a, b, effort, found, tried, open_)
+    return sifted(metric, found, count, effort)
+
+
+def _apart(
+    metric: Metric,
+    landmarks: Landmarks,
+    a: np.ndarray,
+    b: np.ndarray,
+    effort: Effort,
+    moving: np.ndarray,
+) -> tuple[list[Candidates], np.ndarray]:
+    """The same where some members go nowhere: these need no search."""
+    parts, minima = [], np.ones(len(a), dtype=np.int64)
+    for members in (np.flatnonzero(moving), np.flatnonzero(~moving)):
+        found, minima[members] = search(metric, landmarks, a[members], b[members], effort)
+        parts += [replace(part, owner=members[part.owner]) for part in found]
+    return parts, minima
+
+
+def first_wave(
+    metric: Metric, landmarks: Landmarks, a: np.ndarray, b: np.ndarray, effort: Effort
+) -> tuple[Candidates, np.ndarray]:
+    """Line, path along the graph, detours over the nearest landmarks; which (n, near) these are.
+
+    Without landmarks there is the line only, and what continuation makes of it.
+    """
+    count, everyone = len(a), np.arange(len(a))
+    if not len(landmarks):
+        found = descend(metric, lines(a, b), everyone, LINE, effort)
         if metric.smoother(1.0) is not None:
-            found = found.joined(continued(metric, a, b, open_, effort))
-    return distinct(found, count, effort)
+            found = found.joined(continued(metric, a, b, everyone, effort))
+        return found, np.empty((count, 0), dtype=np.int64)
+    to_a, to_b = landmarks.edges(a), landmarks.edges(b)
+    near = np.argsort(to_a + to_b, axis=1, kind="stable")[:, : effort.near]
+    over = [detours(a, b, landmarks.points[column]) for column in near.T]
+    polygons = np.stack([lines(a, b), landmarks.stepping(a, b, to_a, to_b), *over], axis=1)
+    starts = np.tile([LINE, GRAPH] + [DETOUR] * len(over), count)
+    owner = np.repeat(everyone, polygons.shape[1])
+    rows = polygons.reshape(-1, *polygons.shape[2:])
+    return descend(metric, rows, owner, starts, effort), near
 
 
-def descend(
-    metric: Metric, polygons: np.ndarray, owner: np.ndarray, start: np.ndarray, effort: Effort
+def second_wave(
+    metric: Metric,
+    landmarks: Landmarks,
+    a: np.ndarray,
+    b: np.ndarray,
+    effort: Effort,
+    found: Candidates,
+    tried: np.ndarray,
+    members: np.ndarray,
 ) -> Candidates:
-    """Polygons of least energy near the given ones."""
-    done = minimise(metric, as_chains(polygons), effort.tolerance)
-    return Candidates(
-        done.chains.nodes.reshape(polygons.shape), owner, done.energy, start, done.steps
-    )
+    """What was found, and for some members detours over all landmarks, both sides of these, and
+    continuation."""
+    if not len(landmarks):
+        return found
+    over, L = np.concatenate([landmarks.points, landmarks.sides]), len(landmarks)
+    wanted = np.ones((len(members), len(over)), dtype=bool)
+    wanted[:, :L][np.arange(len(members))[:, None], tried[members]] = False
+    row, point = np.nonzero(wanted)
+    owner = members[row]
+    ceiling = effort.hopeless**2 * found.lowest(len(a))[owner]
+    polygons = detours(a[owner], b[owner], over[point])
+    found = found.joined(descend(metric, polygons, owner, DETOUR, effort, ceiling))
+    if metric.smoother(1.0) is not None:
+        found = found.joined(continued(metric, a, b, members, effort))
+    return found
 
 
 def continued(
@@ -146,9 +189,25 @@ def continued(
     for share in SHARES:
         smoother = metric.smoother(share)
         if smoother is not None:
-            done = minimise(smoother, as_chains(polygons), 0.1)
+            done = minimise(smoother, as_chains(polygons), 0.1)  # only on the way
             polygons = done.chains.nodes.reshape(polygons.shape)
-    return descend(metric, polygons, members, np.full(len(members), CONTINUATION), effort)
+    return descend(metric, polygons, members, CONTINUATION, effort)
+
+
+def descend(
+    metric: Metric,
+    polygons: np.ndarray,
+    owner: np.ndarray,
+    start: int | np.ndarray,
+    effort: Effort,
+    ceiling: np.ndarray | None = None,
+) -> Candidates:
+    """Polygons of least energy near the given ones; those above a ceiling (runs,) are given up."""
+    done = minimise(
+        metric, as_chains(polygons), effort.tolerance, ceiling=ceiling, patience=effort.patience
+    )
+    nodes, starts = done.chains.nodes, np.broadcast_to(start, owner.shape)
+    return Candidates(nodes.reshape(polygons.shape), owner, done.energy, starts, done.steps)
 
 
 def as_chains(polygons: np.ndarray) -> Chains:
@@ -168,6 +227,53 @@ def disagree(found: Candidates, count: int, effort: Effort) -> np.ndarray:
     return ~(apart <= effort.same * extent)
 
 
+def sifted(
+    metric: Metric, found: Candidates, count: int, effort: Effort
+) -> tuple[list[Candidates], np.ndarray]:
+    """Rivals that are left on finer polygons, and how many distinct curves there were before.
+
+    Members with a single curve stay as coarse as they are.
+    """
+    factor, most = effort.sieve[0]
+    found, minima = distinct(found, count, effort.same, factor, most)
+    alone = np.bincount(found.owner, minlength=count)[found.owner] == 1
+    single, several = found.take(np.flatnonzero(alone)), found.take(np.flatnonzero(~alone))
+    if not len(several.owner):
+        return [single], minima
+    for factor, most in effort.sieve[1:]:
+        fine = descend(metric, doubled(several.polygons), several.owner, several.start, effort)
+        fine = replace(fine, steps=several.steps + fine.steps)
+        several, _ = distinct(fine, count, effort.same, factor, most)
+    return [part for part in (single, several) if len(part.owner)], minima
+
+
+def doubled(polygons: np.ndarray) -> np.ndarray:
+    """Polygons (runs, S + 1, D) with twice the segments, new points on cubics through four old."""
+    runs, size, D = polygons.shape
+    fine = np.empty((runs, 2 * size - 1, D))
+    bend = polygons[:, 2:] - 2.0 * polygons[:, 1:-1] + polygons[:, :-2]
+    bend = np.concatenate([bend[:, :1], bend, bend[:, -1:]], axis=1)
+    fine[:, ::2] = polygons
+    fine[:, 1::2] = 0.5 * (polygons[:, 1:] + polygons[:, :-1])
+    fine[:, 1::2] -= 0.0625 * (bend[:, 1:] + bend[:, :-1])
+    return fine
+
+
+def distinct(
+    found: Candidates, count: int, same: float, factor: float, most: int
+) -> tuple[Candidates, np.ndarray]:
+    """At most so many distinct curves for every member, and how many it has in all (count,).
+
+    Those that are left are not more than `factor` times as long as the shortest.
+    """
+    offsets = offsets_of(np.bincount(found.owner, minlength=count))
+    keep, minima = np.zeros(len(found.owner), dtype=bool), np.zeros(count, dtype=np.int64)
+    pick_distinct(
+        found.polygons, found.energy, offsets, same, float(factor) ** 2, most, keep, minima
+    )
+    return found.take(np.flatnonzero(keep)), minima
+
+
 @loop
 def pick_distinct(
     polygons: np.ndarray,
@@ -182,9 +288,10 @@ def pick_distinct(
     """For every member the runs that are distinct and among the `most` of lowest energy.
 
     A run within `same` of its extent from one of lower energy is that one again. Runs of more than
-    `highest` times the lowest energy are counted among the minima, not kept.
+    `highest` times the lowest energy are counted among the minima, not kept. Where nothing is
+    finite the first run is kept: the line, which will be flagged.
     """
-    S1, D = polygons.shape[1], polygons.shape[2]
+    size, D = polygons.shape[1], polygons.shape[2]
     for m in range(len(offsets) - 1):
         first, last = offsets[m], offsets[m + 1]
         order = first + np.argsort(energy[first:last], kind="mergesort")
@@ -199,7 +306,7 @@ def pick_distinct(
             new = True
             for j in range(count):
                 apart = 0.0
-                for s in range(S1):
+                for s in range(size):
                     for d in range(D):
                         apart = max(apart, abs(polygons[n, s, d] - polygons[met[j], s, d]))
                 if apart <= same * extent:
@@ -210,27 +317,6 @@ def pick_distinct(
                 count += 1
                 if count <= most and energy[n] <= highest * energy[order[0]]:
                     keep[n] = True
-        if count == 0 and last > first:  # nothing finite: the line is kept, and will be flagged
+        if count == 0 and last > first:
             keep[first] = True
         minima[m] = count
-
-
-def distinct(found: Candidates, count: int, effort: Effort) -> tuple[Candidates, np.ndarray]:
-    """The rivals, and how many distinct curves every member has met."""
-    offsets = offsets_of(np.bincount(found.owner, minlength=count))
-    keep = np.zeros(len(found.owner), dtype=bool)
-    minima = np.zeros(count, dtype=np.int64)
-    pick_distinct(
-        found.polygons,
-        found.energy,
-        offsets,
-        effort.same,
-        effort.factor**2,
-        effort.rivals,
-        keep,
-        minima,
-    )
-    return found.take(np.flatnonzero(keep)), minima
-
-
-__all__ = ["EFFORTS", "SEGMENTS", "Candidates", "Effort", "search"]
