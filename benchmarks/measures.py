@@ -92,17 +92,15 @@ def ratios(rows: Sequence[dict], ours: str, other: str, target: float) -> dict[s
     return found
 
 
-def calibration(error: Any, cov: Any) -> tuple[float, float]:
-    """Share of components within two standard deviations, and normalised squared error (ANEES).
+def calibration(error: Any, std: Any) -> tuple[float, float]:
+    """Share of errors within two standard deviations, and median normalised squared error.
 
-    error (..., D), cov (..., D, D) or standard deviations (..., D). The ANEES is one at best.
+    error, std (P, ..., D). The squares of error / std are averaged over each of the P members; the
+    median over members is about one at best.
     """
-    error, cov = np.asarray(error, float), np.asarray(cov, float)
-    if cov.ndim == error.ndim:
-        cov = np.einsum("...i,ij->...ij", cov**2, np.eye(error.shape[-1]))
-    std = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
-    squares = np.einsum("...i,...i->...", error, np.linalg.solve(cov, error[..., None])[..., 0])
-    return float(np.mean(np.abs(error) <= 2 * std)), float(np.mean(squares) / error.shape[-1])
+    error, std = np.asarray(error, float), np.asarray(std, float)
+    squares = ((error / std) ** 2).reshape(len(error), -1).mean(axis=1)
+    return float(np.mean(np.abs(error) <= 2 * std)), float(np.median(squares))
 
 
 def slope(sizes: Sequence[float], times: Sequence[float]) -> float:

@@ -22,7 +22,17 @@ class Scale:
     scipy_tols: tuple[float, ...] = tuple(10.0**-k for k in range(2, 9))
     pairs: int = 40  # geodesics a data set
     data_sets: tuple[str, ...] = ("ones", "half circle", "two moons", "spiral")
-    orders: tuple[int, ...] = (3, 5, 7)  # of the Markov solver, for calibration
+    digits: tuple[tuple[int, int, int], ...] = (
+        (2, 100, 40),
+        (5, 100, 20),
+        (10, 40, 6),
+        (30, 8, 2),
+        (50, 4, 1),
+    )  # dimension, pairs, and how many of them SciPy solves
+    charts: tuple[int, ...] = (2, 3, 5, 10, 20, 50)  # dimensions of spheres and ellipsoids
+    maps: tuple[int, ...] = (2, 10)  # dimensions of exponential maps
+    means: tuple[tuple[int, int], ...] = ((2, 100), (5, 40), (10, 10), (30, 2), (50, 1))
+    # dimension, and how many of the hundred points SciPy solves
     calibrated: tuple[tuple[str, float], ...] = (("hyperbolic", 0.1), ("cash04", 0.1))
     nodes: tuple[int, ...] = (32, 128, 512)
     dense_nodes: tuple[int, ...] = (10, 20, 40)
@@ -42,7 +52,10 @@ SCALES = {
         scipy_tols=(1e-3, 1e-6),
         pairs=16,
         data_sets=("ones", "half circle"),
-        orders=(3, 5),
+        digits=((2, 20, 5), (5, 10, 3)),
+        charts=(2, 5),
+        maps=(2,),
+        means=((2, 10),),
         calibrated=(("bratu", 0.1),),
         nodes=(32, 128),
         dense_nodes=(10, 20),
@@ -58,7 +71,7 @@ SCALES = {
         ivps=("lotka_volterra", "damped", "exponential map", "van_der_pol", "pleiades"),
         pairs=100,
         data_sets=("ones", "half circle", "two moons", "spiral", "ring"),
-        orders=(3, 4, 5, 6, 7),
+        digits=((2, 200, 100), (5, 200, 50), (10, 200, 30), (30, 40, 6), (50, 20, 3)),
         calibrated=(("bratu", 0.1), ("hyperbolic", 0.1), ("coupled", 0.1), ("cash04", 0.1)),
         nodes=(32, 128, 512, 2048),
         dense_nodes=(10, 20, 40, 80),
