@@ -116,6 +116,7 @@ class Descent:
         self.precision = ROUGH if adaptive else np.nan
         self.history: list[Iterate] = []
         self.target = 0.0
+        self.travelled = 0.0  # since all geodesics were known to be the shortest
 
     def run(self, start: np.ndarray, guess: Logs | None = None) -> Centre:
         """From a start; `guess` are logarithms of the data at a point nearby."""
@@ -140,6 +141,7 @@ class Descent:
 
     def after(self, view: View, step: np.ndarray, doubt: bool = False) -> View:
         """The data as seen from a step further."""
+        self.travelled = 0.0 if doubt else self.travelled + view.length(step)
         return self.at(retracted(self.manifold.metric, view.point, step), view.logs, doubt)
 
     def moved(self, view: View, step: np.ndarray) -> View:
@@ -150,30 +152,34 @@ class Descent:
         return replace(view, point=point, tensor=tensor, logs=view.logs.moved(step, tensor))
 
     def newton(self, view: View) -> Centre:
-        searched = True  # whether geodesics are known to be the shortest
         while True:
             B = _newton_step(view)
             step, cov = B @ view.v, B @ view.noise @ B.T
-            line = self.note(view, step, cov)
-            cov = cov + self.left_over(view)
+            line, left = self.note(view, step, cov), self.left_over(view)
+            cov = cov + left
             precise = view.norm(cov) <= self.target
             settled = line.step <= max(self.target, line.numerical)
             if settled and (precise or self.at_its_finest):
-                if searched or self.out_of_time or np.all(view.logs.lead > 0.0):
+                if self.out_of_time or not self.far or np.all(view.logs.lead > 0.0):
                     return self.finished(self.moved(view, step), cov)
-                view, searched = self.after(view, step, doubt=True), True
+                view = self.after(view, step, doubt=True)
                 continue
             if self.out_of_time:
                 return self.finished(view, cov)
-            searched = False
             if settled and not line.numerical <= self.target:
                 self.refine(line)
                 view = self.after(view, step)
                 continue
-            following = self.line_search(view, step)
+            # the last look at the data, as it seems: all geodesics should be the shortest
+            following = self.line_search(view, step, doubt=view.norm(left) <= self.target)
             if following is None:
                 return self.finished(view, cov)
             view = following
+
+    @property
+    def far(self) -> bool:
+        """Whether mu has gone so far that it matters if other geodesics have become shorter."""
+        return self.travelled > max(self.history[-1].statistical, self.target)
 
     def fixed(self, view: View) -> Centre:
         """As in the paper: so many steps of Eq. 5, and no more."""
@@ -223,13 +229,13 @@ class Descent:
         following = last * min(1.0, np.sqrt(by_scale * by_history))
         return following**2 * np.linalg.inv(view.tensor) / len(view.point)
 
-    def line_search(self, view: View, step: np.ndarray) -> View | None:
+    def line_search(self, view: View, step: np.ndarray, doubt: bool) -> View | None:
         slope = float(view.v @ view.tensor @ step)
         for size in 0.5 ** np.arange(HALVINGS):
             point = retracted(self.manifold.metric, view.point, size * step)
             if not _is_positive(tensor_at(self.manifold.metric, point)):
                 continue
-            new = self.after(view, size * step)
+            new = self.after(view, size * step, doubt)
             slack = SLACK * view.value + DEVIATIONS * (view.value_std + new.value_std)
             if new.value <= view.value - SUFFICIENT * size * slope + slack:  # false for NaN
                 return new
