@@ -32,6 +32,9 @@ class Effort:
     ----------
     near : int
         Detours tried for every pair of ends, over the landmarks that are least out of the way.
+    many : int
+        Distinct curves from which on there are likely to be others: detours over points beside the
+        landmarks are tried as well.
     always : bool
         Whether to try all starts even where the first ones agree.
     tolerance : float
@@ -48,6 +51,7 @@ class Effort:
     """
 
     near: int = 3  # 5: 7
+    many: int = 8  # 4: 7
     always: bool = False
     tolerance: float = 1e-3  # 1e-2: 12
     hopeless: float = 2.5  # 1.6: 10
@@ -109,9 +113,17 @@ def search(
         line = descend(metric, lines(a, b), everyone, LINE, effort)
         return [line], np.ones(count, dtype=np.int64)
     found, tried = first_wave(metric, landmarks, a, b, effort)
-    open_ = everyone if effort.always else np.flatnonzero(disagree(found, count, effort))
-    if len(open_):
-        found = second_wave(metric, landmarks, a, b, effort, found, tried, open_)
+    more = everyone if effort.always else np.flatnonzero(disagree(found, count, effort))
+    if len(more) and len(landmarks):
+        untried = np.ones((len(more), len(landmarks)), dtype=bool)
+        untried[np.arange(len(more))[:, None], tried[more]] = False
+        found = with_detours(metric, landmarks.points, a, b, effort, found, more, untried)
+        if metric.smoother(1.0) is not None:
+            found = found.joined(continued(metric, a, b, more, effort))
+        _, minima = distinct(found, count, effort.same, *effort.sieve[0])
+        more = everyone if effort.always else np.flatnonzero(minima >= effort.many)
+        untried = np.ones((len(more), len(landmarks.sides)), dtype=bool)
+        found = with_detours(metric, landmarks.sides, a, b, effort, found, more, untried)
     return sifted(metric, found, count, effort)
 
 
@@ -154,31 +166,24 @@ def first_wave(
     return descend(metric, rows, owner, starts, effort), near
 
 
-def second_wave(
+def with_detours(
     metric: Metric,
-    landmarks: Landmarks,
+    points: np.ndarray,
     a: np.ndarray,
     b: np.ndarray,
     effort: Effort,
     found: Candidates,
-    tried: np.ndarray,
     members: np.ndarray,
+    wanted: np.ndarray,
 ) -> Candidates:
-    """What was found, and for some members detours over all landmarks, both sides of these, and
-    continuation."""
-    if not len(landmarks):
-        return found
-    over, L = np.concatenate([landmarks.points, landmarks.sides]), len(landmarks)
-    wanted = np.ones((len(members), len(over)), dtype=bool)
-    wanted[:, :L][np.arange(len(members))[:, None], tried[members]] = False
+    """What was found, and detours of some members over the points (P, D) `wanted` (members, P)."""
     row, point = np.nonzero(wanted)
+    if not len(row):
+        return found
     owner = members[row]
     ceiling = effort.hopeless**2 * found.lowest(len(a))[owner]
-    polygons = detours(a[owner], b[owner], over[point])
-    found = found.joined(descend(metric, polygons, owner, DETOUR, effort, ceiling))
-    if metric.smoother(1.0) is not None:
-        found = found.joined(continued(metric, a, b, members, effort))
-    return found
+    polygons = detours(a[owner], b[owner], points[point])
+    return found.joined(descend(metric, polygons, owner, DETOUR, effort, ceiling))
 
 
 def continued(
