@@ -8,6 +8,7 @@ the base moves by s, lengths change by s at most.
 
 import warnings
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -85,8 +86,11 @@ class Logs:
 
     def take(self, members: np.ndarray) -> "Logs":
         """Those of some points."""
-        parts = {field.name: getattr(self, field.name) for field in fields(Logs)}
-        return Logs(**{name: None if x is None else x[members] for name, x in parts.items()})
+        values: dict[str, Any] = {}
+        for field in fields(Logs):
+            value = getattr(self, field.name)
+            values[field.name] = None if value is None else value[members]
+        return Logs(**values)
 
     def cov_with_base(self, cov: np.ndarray) -> np.ndarray:
         """Covariances (P, D, D) of the vectors if the base has one (D, D), too."""
@@ -141,7 +145,7 @@ def _followed(
     step = bases - guess.bases
     lead = guess.lead - 2.0 * np.sqrt(manifold.metric.inner(bases, step, step))
     doubtful = np.flatnonzero(~(lead > 0.0))
-    if doubt and len(doubtful):
+    if doubt and len(doubtful) and isinstance(geodesics.posterior, PiecewisePosterior):
         others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
         lead[doubtful] = _lead(others)
         known = geodesics.mean_length[doubtful]
@@ -160,14 +164,16 @@ def replaced(curves: Geodesic, members: np.ndarray, others: Geodesic) -> Geodesi
     count = len(curves)
     order = np.arange(count)
     order[members] = count + np.arange(len(members))
-    values = {}
+    values: dict[str, Any] = {}
     for field in fields(Geodesic):
         one, two = getattr(curves, field.name), getattr(others, field.name)
         if isinstance(one, np.ndarray):
             values[field.name] = np.concatenate([one, two])[order]
-    parts = [(p.offsets, p.t, p.envelope) for p in (curves.posterior, others.posterior)]
-    offsets, t, envelope = joined(parts)
-    pieces = np.concatenate([curves.posterior.pieces, others.posterior.pieces])
+    first, second = curves.posterior, others.posterior
+    assert isinstance(first, PiecewisePosterior)
+    assert isinstance(second, PiecewisePosterior)
+    offsets, t, envelope = joined([(p.offsets, p.t, p.envelope) for p in (first, second)])
+    pieces = np.concatenate([first.pieces, second.pieces])
     posterior = PiecewisePosterior(t, offsets, pieces, None, envelope, 2, True)
     return replace(curves, posterior=posterior.take(order), **values)
 

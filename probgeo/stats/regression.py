@@ -98,7 +98,9 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         mean = FrechetMean().centre(manifold, points[used], weights[used])
         around = mean.logs.length**2 @ shares[used]
         slopes = shares[used] * times[used] / (shares @ times**2)
-        current = _fitted(manifold, mean.point, slopes @ mean.logs.vectors, times, points, shares)
+        current = _first_fit(
+            manifold, mean.point, slopes @ mean.logs.vectors, times, points, shares
+        )
         tolerance = float(as_positive("tol", self.tol)) * np.sqrt(around)
         message = f"the last of {self.max_iter} steps was longer than `tol` allows"
         n_iter = 0
@@ -192,6 +194,23 @@ def _fitted(
     logs = logarithms(manifold, curve, points, guess)
     roots = np.linalg.cholesky(manifold.metric.tensors_at(curve))
     return Fitted(p, v, logs, turns, roots, float(shares @ logs.length**2))
+
+
+def _first_fit(
+    manifold: Manifold,
+    p: np.ndarray,
+    v: np.ndarray,
+    times: np.ndarray,
+    points: np.ndarray,
+    shares: np.ndarray,
+) -> Fitted:
+    """The curve with point p and velocity v, or a slower one that stays where there is a metric."""
+    for _ in range(HALVINGS):
+        found = _fitted(manifold, p, v, times, points, shares)
+        if found is not None:
+            return found
+        v = 0.5 * v
+    raise ValueError("no geodesic from the mean of y reaches as far as X does")
 
 
 def _design(found: Fitted) -> np.ndarray:
