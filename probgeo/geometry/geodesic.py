@@ -19,8 +19,9 @@ FLAGS = (
     "the metric is not positive definite at one of the ends",
     "the length is not finite: the metric is not positive definite on the way",
     "longer than the straight line",
+    "longer than another curve that was found",
 )
-FINE, NO_METRIC, NO_LENGTH, LONGER_THAN_LINE = range(4)
+FINE, NO_METRIC, NO_LENGTH, LONGER_THAN_LINE, LONGER_THAN_KNOWN = range(5)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -139,6 +140,8 @@ class Geodesic(Curve):
             return Gaussian.unchecked(self.velocity, np.einsum("n...i,n...j->...ij", off, off) / n)
         D = self.dimension
         numerical = self.velocity_error[..., None, None] ** 2 * np.eye(D)
+        if np.isnan(self.velocity_error).all():  # not estimated by itself
+            numerical = self.cov(0.0, 0.0, (1, 1), "numerical")
         columns = self.posterior.boundary_columns(np.zeros(1), 1)[:, 0]
         boundary = (columns @ np.swapaxes(columns, 1, 2)).reshape(*self.batch_shape, D, D)
         return Gaussian.unchecked(self.velocity, _part(source, numerical, boundary))

@@ -1,4 +1,4 @@
-"""Curves that users know already, as chains of cubic elements between the ends that are asked for."""
+"""Curves that users know already, as chains of cubic elements between the ends asked for."""
 
 from typing import Any
 

@@ -141,9 +141,9 @@ def assemble(
     b_i b_j vv, the last of which is positive definite and counts 1 + damping (members,) times.
     """
     D = by_x.shape[1]
-    G, I = shape.shape
-    J = I // 2
-    a, b = np.empty(I), np.empty(I)
+    G, functions = shape.shape
+    J = functions // 2
+    a, b = np.empty(functions), np.empty(functions)
     turned = np.empty((D, D))
     n = 0
     for m in range(len(offsets) - 1):
@@ -161,14 +161,14 @@ def assemble(
                 for r in range(D):
                     for c in range(D):
                         turned[c, r] = xv[n, r, c]
-                for i in range(I):
+                for i in range(functions):
                     a[i] = shape[g, i] * (h if i % J else 1.0)
                     b[i] = slope[g, i] / (1.0 if i % J else h)
                     for r in range(D):
                         slope_r = a[i] * by_x[n, r] + b[i] * by_v[n, r]
                         right[e + i // J, (i % J) * D + r] -= w * slope_r
-                for i in range(I):
-                    for j in range(i, I):
+                for i in range(functions):
+                    for j in range(i, functions):
                         f_xx, f_xv = w * a[i] * a[j], w * a[i] * b[j]
                         f_vx, f_vv = w * b[i] * a[j], w * b[i] * b[j] * (1.0 + damping[m])
                         block = diagonal[e + i // J] if i // J == j // J else upper[e]
@@ -204,10 +204,8 @@ def end_columns(
             for r in range(D, F):
                 columns[first, r, k] -= diagonal[first, k, r]
                 columns[last, r, D + k] -= diagonal[last, k, r]
-        for k in range(D):
-            for r in range(D):
-                columns[first, r, :] = 0.0
-                columns[last, r, :] = 0.0
+        columns[first, :D] = 0.0
+        columns[last, :D] = 0.0
         for k in range(D):
             columns[first, k, k] = 1.0
             columns[last, k, D + k] = 1.0

@@ -16,6 +16,7 @@ from probgeo.geometry.arguments import (
     check_dimensions,
     where_definite,
 )
+from probgeo.geometry.by_equation import solved_by
 from probgeo.geometry.chains import Chains
 from probgeo.geometry.geodesic import Geodesic, Method, check_method
 from probgeo.geometry.guess import guessed
@@ -221,15 +222,18 @@ class Manifold:
         points = as_points("X", X)
         others = points if Y is None else as_points("Y", Y)
         check_dimensions(self.metric, {"X": points.shape, "Y": others.shape})
-        rows = where_definite(self.metric, {"X": points})
-        columns = where_definite(self.metric, {"Y": others})
+        usable = np.logical_and.outer(
+            where_definite(self.metric, {"X": points}), where_definite(self.metric, {"Y": others})
+        )
         size = len(points), len(others)
-        i, j = np.triu_indices(len(points), 1) if Y is None else np.indices(size).reshape(2, -1)
-        mean, std, good = np.zeros(size), np.zeros(size), np.ones(size, dtype=bool)
+        pairs = usable & (np.tri(*size, -1, dtype=bool).T if Y is None else True)
+        i, j = np.nonzero(pairs)
+        mean, std = np.where(usable, 0.0, np.nan), np.where(usable, 0.0, np.nan)
+        good = usable.copy()
 
         def work(k: np.ndarray) -> tuple[np.ndarray, ...]:
             ends = Ends(points[i[k]], others[j[k]], None, None)
-            found = self._between(ends, rows[i[k]] & columns[j[k]], (len(k),))
+            found = self._between(ends, np.ones(len(k), dtype=bool), (len(k),))
             return found.mean_length, found.length_error, found.converged
 
         if len(i):
@@ -241,7 +245,7 @@ class Manifold:
                     out[j, i] = values
         if not good.all():
             warnings.warn(
-                f"{np.sum(~good[i, j])} of {len(i)} distances did not converge; "
+                f"{np.sum(~good)} of {good.size} distances did not converge; "
                 "`geodesic` of these points says why",
                 ConvergenceWarning,
                 stacklevel=2,
@@ -315,4 +319,6 @@ class Manifold:
 
         most = int(np.clip(NUMBERS_AT_ONCE // ends.a.shape[1] ** 2, FEWEST, MOST))
         parts = in_chunks(work, len(index), most=most, progress=progress, unit="geodesics")
-        return packed(self.metric, joined(parts), usable, ends, batch)
+        least = packed(self.metric, joined(parts), usable, ends, batch)
+        by_energy = self.solver is None or isinstance(self.solver, Markov)
+        return least if by_energy else solved_by(self.solver, least, ends)

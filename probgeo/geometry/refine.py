@@ -133,11 +133,12 @@ def refine(
         made = estimate(metric, done.chains)
         elements = np.diff(done.chains.offsets) - 1
         wanted = accuracy.rtol * extents(done.chains) + accuracy.atol
-        status = judged(done.settled, made, wanted)
+        status = judged(done.settled, made, wanted if accuracy.fixed is None else np.inf)
         contest.record(active, len(stages), made, status)
         contest.evaluations[active] += (4 * done.steps + 8) * elements
         contest.closed[active] |= (status == OK) | (status == NOT_FINITE)
         contest.closed[active] |= elements >= accuracy.most
+        contest.closed[active] |= accuracy.fixed is not None
         corrected = made.corrected()
         finer = refined(done.chains, made, corrected, 0.25 * wanted)
         stages.append(Stage(done.chains, corrected, finer))
@@ -169,7 +170,7 @@ def gathered(stages: list[Chains], contest: Contest, runs: np.ndarray) -> Chains
     return Chains(nodes, t, offsets).take(np.argsort(np.concatenate(places)))
 
 
-def judged(settled: np.ndarray, made: Estimate, wanted: np.ndarray) -> np.ndarray:
+def judged(settled: np.ndarray, made: Estimate, wanted: np.ndarray | float) -> np.ndarray:
     """Statuses of curves whose errors should be below those `wanted` (members,)."""
     wide = ~(2.0 * made.widest <= wanted)
     status = np.where(wide, TOO_COARSE, OK)

@@ -12,6 +12,8 @@ from probgeo.geometry.search import GUESS, LINE, Candidates, Effort, search
 from probgeo.geometry.starts import SEGMENTS, Landmarks, lines
 from probgeo.metrics import Metric
 from probgeo.ode.curve import OK
+from probgeo.ode.piecewise import evaluate, hermite_pieces
+from probgeo.ode.shape import find_rows
 
 LINE_POINTS, MORE_POINTS = 16, 512  # at which the speed along straight lines is taken
 ROUGH, FEWEST = 1e-2, 2  # tolerance from which on curves may have so few elements
@@ -70,6 +72,8 @@ def shortest(
     else:
         chains, owner, start = guess, np.arange(count), np.full(count, GUESS)
         minima, spent = np.ones(count, dtype=np.int64), np.zeros(count)
+    if accuracy.fixed is not None:
+        chains = on_equal_steps(chains, accuracy.fixed)
     made = refine(metric, chains, owner, count, accuracy)
     made.evaluations[:] += spent.astype(np.int64)
     longer = longer_than_lines(metric, a, b, made.length)
@@ -80,11 +84,28 @@ def shortest(
     if guess is not None:
         other = shortest(metric, landmarks, a[again], b[again], effort, accuracy)
     else:  # polygons were too coarse to see that
-        line = from_polygons(lines(a[again], b[again], 4 * SEGMENTS))
+        line = from_polygons(lines(a[again], b[again], (accuracy.fixed or 33) - 1))
         made = refine(metric, line, np.arange(len(again)), len(again), accuracy)
         longer = longer_than_lines(metric, a[again], b[again], made.length)
         other = Shortest(made, longer, np.full(len(again), LINE), first.minima[again])
     return replaced(first, again, other)
+
+
+def on_equal_steps(chains: Chains, count: int) -> Chains:
+    """The same curves, as nearly as can be, on so many nodes at equal steps."""
+    members = len(chains)
+    t, member = np.tile(np.linspace(0.0, 1.0, count), members), np.repeat(np.arange(members), count)
+    row = find_rows(chains.t, chains.offsets, member, t)
+    h = chains.t[row + 1] - chains.t[row]
+    pieces = hermite_pieces(chains.t, chains.offsets, chains.nodes)
+    nodes = np.empty((len(t), 2, chains.nodes.shape[2]))
+    for d in (0, 1):
+        values = np.empty((len(t), chains.nodes.shape[2]))
+        evaluate(pieces, row - member, (t - chains.t[row]) / h, h, d, values)
+        nodes[:, d] = values
+    nodes[::count, 0] = chains.nodes[chains.offsets[:-1], 0]
+    nodes[count - 1 :: count, 0] = chains.nodes[chains.offsets[1:] - 1, 0]
+    return Chains(nodes, t, count * np.arange(members + 1))
 
 
 def rivals(found: list[Candidates], accuracy: Accuracy) -> tuple[Chains, np.ndarray, np.ndarray]:
@@ -173,8 +194,9 @@ def taken(curves: Shortest, members: np.ndarray) -> Shortest:
 
 
 def replaced(curves: Shortest, members: np.ndarray, others: Shortest) -> Shortest:
-    """The same with other curves for some members, where these are shorter."""
+    """The same with other curves for some members, where these are shorter, or solved at last."""
     shorter = others.refined.length < curves.refined.length[members]
+    shorter |= (others.refined.status == OK) & (curves.refined.status[members] != OK)
     index = np.arange(len(curves))
     index[members[shorter]] = len(curves) + np.flatnonzero(shorter)
     return taken(joined([curves, others]), index)

@@ -118,7 +118,7 @@ class Landmarks:
 
     @cached_property
     def graph(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Edges between landmarks, least sums of their `POWER` along paths, predecessors, (L, L)."""
+        """Edges of landmarks, least sums of their `POWER` along paths, predecessors: (L, L)."""
         apart = self.edges(self.points)
         apart = np.where(np.isfinite(apart), 0.5 * (apart + apart.T), 0.0)
         sums, before = dijkstra(apart**POWER, return_predecessors=True)
