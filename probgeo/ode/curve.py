@@ -422,7 +422,7 @@ def as_source(source: str) -> Source:
     return source  # type: ignore[return-value]
 
 
-def warn(curve: Curve, what: str, stacklevel: int = 3) -> None:
+def warn(curve: Curve, what: str, stacklevel: int = 2) -> None:
     """Tell a caller who does not look at `converged`."""
     bad = ~np.atleast_1d(curve.converged)
     if not bad.any():

@@ -118,7 +118,7 @@ def _solve(problem: Problem, solver: Solver | None, guess: Any) -> Curve:
     if not problem.count:
         return _empty(problem)
     curve = (Markov() if solver is None else solver).solve(problem, guess)
-    warn(curve, "solutions", stacklevel=4)
+    warn(curve, "solutions", stacklevel=3)
     return curve
 
 

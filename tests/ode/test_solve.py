@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probgeo import Gaussian, solve_bvp, solve_ivp, solvers
+from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
 from probgeo.functions import NumpyFunction
 from probgeo.ode.kernels import IntegratedWiener
 from probgeo.ode.shape import Shape
@@ -182,3 +182,9 @@ def test_a_solver_of_ones_own():
 def test_bad_settings_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_warning_points_to_the_line_that_asked():
+    with pytest.warns(ConvergenceWarning, match="no unique solution") as heard:
+        solve_bvp(lambda t, y, dy: -y, (0.0, np.pi), [0.0], [1.0])
+    assert heard[0].filename == __file__
