@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from probgeo import ConvergenceWarning, Manifold, metrics, solvers
+from probgeo import ConvergenceWarning, Manifold, data, metrics, solvers
 from probgeo.stats import FrechetMean, GeometricMedian
 from probgeo.stats.descent import Descent
 
@@ -138,6 +138,18 @@ def test_without_uncertainty_the_update_is_equation_5():
         found = FrechetMean(step="fixed", alpha=0.5, max_iter=1, init=X[0]).fit(X)
     np.testing.assert_allclose(found.mean_.mean, 0.5 * X[0] + 0.5 * X.mean(axis=0))
     assert np.all(found.mean_.std < 1e-14)
+
+
+def test_many_points_on_a_spiral_take_few_iterations():
+    """Geodesics that are followed have stayed the shortest, or were found again."""
+    points = data.spiral(300)
+    manifold = Manifold(metrics.from_mixture(points, 10))
+    found = FrechetMean(manifold).fit(points)
+    assert found.converged_
+    assert found.n_iter_ <= 8
+    assert found.history_[-1].precision >= 1e-3  # sloppy on purpose
+    distances = manifold.geodesic(found.mean_.mean, points).length.mean
+    assert float(found.variance_.mean) <= 1.01 * np.mean(distances**2)
 
 
 def test_the_best_of_several_starts():
