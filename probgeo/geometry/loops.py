@@ -106,13 +106,25 @@ def judge(
 def propose(
     offsets: np.ndarray, nodes: np.ndarray, step: np.ndarray, size: np.ndarray, trial: np.ndarray
 ) -> None:
-    """trial = nodes + size * step, with steps (rows, J D)."""
+    """trial = nodes + size * step, with steps (rows, J D), none of them further than the curve goes.
+
+    A quadratic model says nothing about places that far away: without the limit, curves in a chart
+    of the sphere slid over its pole.
+    """
     D = nodes.shape[2]
     for m in range(len(offsets) - 1):
+        extent, furthest = 0.0, 0.0
+        for d in range(D):
+            low = high = nodes[offsets[m], 0, d]
+            for row in range(offsets[m], offsets[m + 1]):
+                low, high = min(low, nodes[row, 0, d]), max(high, nodes[row, 0, d])
+                furthest = max(furthest, abs(step[row, d]))
+            extent = max(extent, high - low)
+        share = size[m] * min(1.0, extent / furthest) if furthest > 0.0 else size[m]
         for row in range(offsets[m], offsets[m + 1]):
             for j in range(nodes.shape[1]):
                 for d in range(D):
-                    trial[row, j, d] = nodes[row, j, d] + size[m] * step[row, j * D + d]
+                    trial[row, j, d] = nodes[row, j, d] + share * step[row, j * D + d]
 
 
 @loop
