@@ -2,6 +2,7 @@
 
 from probgeo.stats.kmeans import GeodesicKMeans
 from probgeo.stats.mean import FrechetMean, GeometricMedian
+from probgeo.stats.neighbors import GeodesicKNeighborsClassifier, GeodesicKNeighborsRegressor
 from probgeo.stats.principal import PrincipalGeodesics
 from probgeo.stats.regression import GeodesicRegression
 from probgeo.stats.tangent import TangentSpace
@@ -9,6 +10,8 @@ from probgeo.stats.tangent import TangentSpace
 __all__ = [
     "FrechetMean",
     "GeodesicKMeans",
+    "GeodesicKNeighborsClassifier",
+    "GeodesicKNeighborsRegressor",
     "GeodesicRegression",
     "GeometricMedian",
     "PrincipalGeodesics",
