@@ -9,9 +9,14 @@ from probgeo.geometry.elements import Estimate, estimate, extents, refined
 from probgeo.geometry.momentum import start_velocities
 from probgeo.metrics import Metric
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, SINGULAR, TOO_COARSE
+from probgeo.ode.piecewise import evaluate, hermite_pieces
+from probgeo.ode.shape import find_rows
 from probgeo.ragged import joined
 
 CLEARLY = 2e-3  # a rival that cannot be shorter by this share is no rival
+SADDLE = 128  # elements from which on a curve without a minimum nearby is taken for a saddle
+SAME = 0.01  # how far apart one and the same curve may be, relative to its extent,
+LOOKED_AT = np.linspace(0.0, 1.0, 18)[1:-1]  # at these times
 UNSURE = 0.1  # how much shorter a curve may become while its energy has no minimum on finer meshes
 
 
@@ -44,7 +49,8 @@ class Refined:
     """Curves to tolerance, one for every member, with what is known of them, (members,) each.
 
     run : which of the rivals it was
-    second : length of the second shortest rival, infinite without one
+    second : length of the second shortest rival that is another curve, infinite without one
+    again : how many of the rivals have turned out to be the same curve
     velocity (members, D) : the logarithm; velocity_error: root mean square error over dimensions
     residual : root of the decrement over the energy, both on a mesh of twice the elements
     """
@@ -61,6 +67,7 @@ class Refined:
     velocity_error: np.ndarray
     residual: np.ndarray
     second: np.ndarray
+    again: np.ndarray
     evaluations: np.ndarray
 
 
@@ -138,6 +145,7 @@ def refine(
         contest.evaluations[active] += (4 * done.steps + 8) * elements
         contest.closed[active] |= (status == OK) | (status == NOT_FINITE)
         contest.closed[active] |= elements >= accuracy.most
+        contest.closed[active] |= (status == SINGULAR) & (elements >= SADDLE)
         contest.closed[active] |= accuracy.fixed is not None
         corrected = made.corrected()
         finer = refined(done.chains, made, corrected, 0.25 * wanted)
@@ -150,7 +158,26 @@ def refine(
         for name in ("solved", "corrected")
     )
     velocity, better = start_velocities(metric, solved), start_velocities(metric, corrected)
-    return result(contest, solved, velocity, velocity - better)
+    everyone = gathered([stage.solved for stage in stages], contest, np.arange(len(owner)))
+    again = same_as(everyone, run[owner])
+    return result(contest, solved, velocity, velocity - better, again)
+
+
+def same_as(chains: Chains, other: np.ndarray) -> np.ndarray:
+    """Whether chains run along those with the numbers `other` (runs,), and are not these."""
+    runs, T = len(chains), len(LOOKED_AT)
+    again = other != np.arange(runs)
+    if not again.any():
+        return again
+    member, t = np.repeat(np.arange(runs), T), np.tile(LOOKED_AT, runs)
+    row = find_rows(chains.t, chains.offsets, member, t)
+    h = chains.t[row + 1] - chains.t[row]
+    x = np.empty((runs * T, chains.nodes.shape[2]))
+    pieces = hermite_pieces(chains.t, chains.offsets, chains.nodes)
+    evaluate(pieces, row - member, (t - chains.t[row]) / h, h, 0, x)
+    x = x.reshape(runs, T, -1)
+    apart = np.abs(x - x[other]).max(axis=(1, 2))
+    return again & (apart <= SAME * extents(chains))
 
 
 def gathered(stages: list[Chains], contest: Contest, runs: np.ndarray) -> Chains:
@@ -180,12 +207,16 @@ def judged(settled: np.ndarray, made: Estimate, wanted: np.ndarray | float) -> n
 
 
 def result(
-    contest: Contest, chains: Chains, velocity: np.ndarray, velocity_error: np.ndarray
+    contest: Contest,
+    chains: Chains,
+    velocity: np.ndarray,
+    velocity_error: np.ndarray,
+    again: np.ndarray,
 ) -> Refined:
     """The winners with what is known of them, in the order of the members."""
     run, best = contest.ranking()
     final = contest.known["length"] - contest.known["excess"]
-    final[run] = np.inf
+    final[run] = final[again] = np.inf
     second = np.full(contest.count, np.inf)
     np.minimum.at(second, contest.owner, np.where(np.isfinite(final), final, np.inf))
     evaluations = np.bincount(contest.owner, contest.evaluations, minlength=contest.count)
@@ -196,6 +227,7 @@ def result(
         velocity=velocity,
         velocity_error=np.sqrt(np.mean(velocity_error**2, axis=1)),
         second=np.maximum(second, best),
+        again=np.bincount(contest.owner[again], minlength=contest.count),
         evaluations=evaluations.astype(np.int64),
         **{name: values[run] for name, values in contest.known.items()},
     )
