@@ -106,10 +106,7 @@ def search(
     """
     count = len(a)
     everyone = np.arange(count)
-    moving = np.any(a != b, axis=1)
-    if moving.any() and not moving.all():
-        return _apart(metric, landmarks, a, b, effort, moving)
-    if metric.is_flat or not moving.any():
+    if metric.is_flat:
         line = descend(metric, lines(a, b), everyone, LINE, effort)
         return [line], np.ones(count, dtype=np.int64)
     found, tried = first_wave(metric, landmarks, a, b, effort)
@@ -125,22 +122,6 @@ def search(
         untried = np.ones((len(more), len(landmarks.sides)), dtype=bool)
         found = with_detours(metric, landmarks.sides, a, b, effort, found, more, untried)
     return sifted(metric, found, count, effort)
-
-
-def _apart(
-    metric: Metric,
-    landmarks: Landmarks,
-    a: np.ndarray,
-    b: np.ndarray,
-    effort: Effort,
-    moving: np.ndarray,
-) -> tuple[list[Candidates], np.ndarray]:
-    """The same where some members go nowhere: these need no search."""
-    parts, minima = [], np.ones(len(a), dtype=np.int64)
-    for members in (np.flatnonzero(moving), np.flatnonzero(~moving)):
-        found, minima[members] = search(metric, landmarks, a[members], b[members], effort)
-        parts += [replace(part, owner=members[part.owner]) for part in found]
-    return parts, minima
 
 
 def first_wave(

@@ -1,22 +1,26 @@
 """Shortest curves between rows of points: search, then refine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from probgeo import ragged
 from probgeo.geometry.chains import Chains
-from probgeo.geometry.elements import from_polygons, graded
+from probgeo.geometry.elements import extents, from_polygons, graded
 from probgeo.geometry.refine import Accuracy, Refined, refine
 from probgeo.geometry.search import GUESS, LINE, Candidates, Effort, search
 from probgeo.geometry.starts import SEGMENTS, Landmarks, lines
 from probgeo.metrics import Metric
-from probgeo.ode.curve import OK
+from probgeo.ode.curve import OK, SINGULAR
 from probgeo.ode.piecewise import evaluate, hermite_pieces
 from probgeo.ode.shape import find_rows
+from probgeo.ragged import members_of
 
 LINE_POINTS, MORE_POINTS = 16, 512  # at which the speed along straight lines is taken
 ROUGH, FEWEST = 1e-2, 2  # tolerance from which on curves may have so few elements
+MANY_SEGMENTS = 32  # of lines that are followed where coarser polygons have missed them
+PUSH = 0.02  # how far curves are pushed off a saddle, relative to their extent
 GRADING = 0.25  # share of the tolerance that the first mesh of a curve aims at
 SLACK = 1e-4  # relative, of lengths that are compared with lines
 
@@ -66,29 +70,76 @@ def shortest(
     if guess is None:
         found, minima = search(metric, landmarks, a, b, effort)
         chains, owner, start = rivals(found, accuracy)
-        spent = sum(
-            np.bincount(part.owner, SEGMENTS * part.steps, minlength=count) for part in found
-        )
+        first = competed(metric, chains, owner, start, a, b, accuracy)
+        first.minima[:] = np.maximum(minima - first.refined.again, 1)
+        for part in found:
+            np.add.at(first.refined.evaluations, part.owner, SEGMENTS * part.steps)
     else:
-        chains, owner, start = guess, np.arange(count), np.full(count, GUESS)
-        minima, spent = np.ones(count, dtype=np.int64), np.zeros(count)
-    if accuracy.fixed is not None:
-        chains = on_equal_steps(chains, accuracy.fixed)
-    made = refine(metric, chains, owner, count, accuracy)
-    made.evaluations[:] += spent.astype(np.int64)
-    longer = longer_than_lines(metric, a, b, made.length)
-    first = Shortest(made, longer, start[made.run], minima)
-    again = np.flatnonzero(longer if guess is None else longer | (made.status != OK))
-    if not len(again) or still.all():
+        chains, everyone = guess, np.arange(count)
+        first = competed(metric, chains, everyone, np.full(count, GUESS), a, b, accuracy)
+    if still.all():
         return first
     if guess is not None:
-        other = shortest(metric, landmarks, a[again], b[again], effort, accuracy)
-    else:  # polygons were too coarse to see that
-        line = from_polygons(lines(a[again], b[again], (accuracy.fixed or 33) - 1))
-        made = refine(metric, line, np.arange(len(again)), len(again), accuracy)
-        longer = longer_than_lines(metric, a[again], b[again], made.length)
-        other = Shortest(made, longer, np.full(len(again), LINE), first.minima[again])
-    return replaced(first, again, other)
+        lost = first.longer | (first.refined.status != OK)
+        return retried(
+            first, lost, lambda k: shortest(metric, landmarks, a[k], b[k], effort, accuracy)
+        )
+
+    def from_lines(k: np.ndarray) -> Shortest:
+        chains = from_polygons(lines(a[k], b[k], MANY_SEGMENTS))
+        everyone = np.arange(len(k))
+        return competed(metric, chains, everyone, np.full(len(k), LINE), a[k], b[k], accuracy)
+
+    def from_beside(k: np.ndarray) -> Shortest:
+        chains, start = pushed(first.refined.chains.take(k)), first.start[k]
+        return competed(metric, chains, np.arange(len(k)), start, a[k], b[k], accuracy)
+
+    # polygons may be too coarse to see that the line is shorter
+    first = retried(first, first.longer, from_lines)
+    # a saddle, by symmetry for instance, has lower curves beside it
+    return retried(first, first.refined.status == SINGULAR, from_beside)
+
+
+def competed(
+    metric: Metric,
+    chains: Chains,
+    owner: np.ndarray,
+    start: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    accuracy: Accuracy,
+) -> Shortest:
+    """The shortest of the rivals `owner` (runs,) for every member, refined."""
+    if accuracy.fixed is not None:
+        chains = on_equal_steps(chains, accuracy.fixed)
+    made = refine(metric, chains, owner, len(a), accuracy)
+    longer = longer_than_lines(metric, a, b, made.length)
+    return Shortest(made, longer, start[made.run], np.ones(len(a), dtype=np.int64))
+
+
+def retried(
+    curves: Shortest, which: np.ndarray, solve: Callable[[np.ndarray], Shortest]
+) -> Shortest:
+    """The same with other curves for the members `which` (members,), where these are better."""
+    again = np.flatnonzero(which)
+    return replaced(curves, again, solve(again)) if len(again) else curves
+
+
+def pushed(chains: Chains) -> Chains:
+    """Curves bent a little to one side, across the way from end to end (there is none if D = 1)."""
+    D, member = chains.nodes.shape[2], members_of(chains.offsets)
+    first, last = chains.offsets[:-1], chains.offsets[1:] - 1
+    along = chains.nodes[last, 0] - chains.nodes[first, 0]
+    size = np.linalg.norm(along, axis=1, keepdims=True)
+    along /= np.where(size > 0, size, 1.0)
+    axis = np.eye(D)[np.argmin(np.abs(along), axis=1)]
+    aside = axis - np.sum(axis * along, axis=1, keepdims=True) * along
+    aside *= PUSH * extents(chains)[:, None]
+    t, nodes = chains.t[:, None], chains.nodes.copy()
+    nodes[:, 0] += np.sin(np.pi * t) * aside[member]
+    nodes[:, 1] += np.pi * np.cos(np.pi * t) * aside[member]
+    nodes[first, 0], nodes[last, 0] = chains.nodes[first, 0], chains.nodes[last, 0]
+    return Chains(nodes, chains.t, chains.offsets)
 
 
 def on_equal_steps(chains: Chains, count: int) -> Chains:
@@ -199,4 +250,6 @@ def replaced(curves: Shortest, members: np.ndarray, others: Shortest) -> Shortes
     shorter |= (others.refined.status == OK) & (curves.refined.status[members] != OK)
     index = np.arange(len(curves))
     index[members[shorter]] = len(curves) + np.flatnonzero(shorter)
-    return taken(joined([curves, others]), index)
+    result = taken(joined([curves, others]), index)
+    result.minima[members] = np.maximum(curves.minima[members], others.minima)
+    return result

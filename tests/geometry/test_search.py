@@ -1,0 +1,173 @@
+"""First curves, and which of them are kept."""
+
+import numpy as np
+import pytest
+
+from probgeo import Manifold, metrics
+from probgeo.geometry.arguments import find_definite
+from probgeo.geometry.search import (
+    EFFORTS,
+    NAMES,
+    Candidates,
+    distinct,
+    doubled,
+    pick_distinct,
+    search,
+)
+from probgeo.geometry.starts import SEGMENTS, Landmarks, detours, far_apart, lines
+from tests.geometry.chains import random_metric, random_tensors
+
+RNG = np.random.default_rng(3)
+NORMAL = EFFORTS["normal"]
+ANGLES = np.linspace(0.0, 2.0 * np.pi, 40, endpoint=False)
+RING = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
+
+
+def hill(x):
+    """An expensive middle, which curves go round."""
+    return np.eye(2) * (1.0 + 100.0 * np.exp(-8.0 * np.sum(x**2, axis=-1)))[..., None, None]
+
+
+class TestStarts:
+    def test_lines_and_detours(self):
+        a, b, over = RNG.normal(size=(3, 5, 2))
+        np.testing.assert_allclose(lines(a, b)[:, SEGMENTS // 2], 0.5 * (a + b), atol=1e-14)
+        polygons = detours(a, b, over)
+        for place, expected in ((0, a), (SEGMENTS // 2, over), (-1, b)):
+            np.testing.assert_allclose(polygons[:, place], expected, atol=1e-14)
+        np.testing.assert_array_equal(lines(a, a), np.repeat(a[:, None], SEGMENTS + 1, axis=1))
+
+    @pytest.mark.loops
+    def test_edges_are_lengths_of_lines(self):
+        metric, a = random_metric(RNG), RNG.normal(size=(3, 2))
+        landmarks = Landmarks(metric, metric.landmarks())
+        s = (np.arange(4) + 0.5) / 4
+        for n, x in enumerate(a):
+            for k, y in enumerate(landmarks.points):
+                points = x + s[:, None] * (y - x)
+                speed = np.sqrt(metric.inner(points, *(np.tile(y - x, (4, 1)),) * 2))
+                np.testing.assert_allclose(landmarks.edges(a)[n, k], speed.mean(), rtol=1e-12)
+
+    @pytest.mark.loops
+    def test_paths_step_from_landmark_to_landmark(self):
+        """Along a ring, in steps of its own landmarks and not across."""
+        landmarks = Landmarks(metrics.Flat(), RING)
+        a, b = 1.1 * RING[[0, 3]], 1.1 * RING[[20, 18]]
+        path = landmarks.stepping(a, b, landmarks.edges(a), landmarks.edges(b))
+        np.testing.assert_array_equal(path[:, 0], a)
+        np.testing.assert_allclose(path[:, -1], b, atol=1e-14)
+        radius = np.linalg.norm(path, axis=-1)
+        assert np.all((radius > 0.99) & (radius < 1.11))
+        steps = np.linalg.norm(np.diff(path, axis=1), axis=-1)[:, 1:-1]  # not over the corners
+        assert np.all(steps.max(axis=1) < 1.01 * steps.min(axis=1))
+
+    def test_sides_are_a_unit_away(self):
+        metric = random_metric(RNG, 3)
+        landmarks = Landmarks(metric, metric.landmarks())
+        off = landmarks.sides - np.tile(landmarks.points, (2, 1))
+        norms = metric.inner(np.tile(landmarks.points, (2, 1)), off, off)
+        np.testing.assert_allclose(norms, 1.0, rtol=1e-9)
+
+    def test_many_landmarks_are_thinned_out(self):
+        points = RNG.normal(size=(500, 2))
+        chosen = far_apart(points, 20)
+        gaps = np.linalg.norm(chosen[:, None] - chosen[None], axis=-1)[np.triu_indices(20, 1)]
+        left = np.linalg.norm(points[:, None] - chosen[None], axis=-1).min(axis=1)
+        assert left.max() <= gaps.min()
+
+    def test_doubling_keeps_points_and_parabolas(self):
+        t = np.linspace(0.0, 1.0, 9)
+        coarse = np.stack([t, t**2], axis=1)[None]
+        fine = np.linspace(0.0, 1.0, 17)
+        np.testing.assert_allclose(
+            doubled(coarse)[0], np.stack([fine, fine**2], axis=1), atol=1e-14
+        )
+
+
+class TestSearch:
+    def test_curves_go_round_a_hill(self):
+        """The line over it is a saddle: curves are pushed off, or come round by the landmarks."""
+        a, b = np.array([1.0, 0.0]), np.array([-1.0, 0.0])
+        s = (np.arange(200)[:, None] + 0.5) / 200
+        line = Manifold(hill).norm(a + s * (b - a), b - a).mean()
+        pushed, around = (
+            Manifold(hill).geodesic(a, b),
+            Manifold(hill, landmarks=RING).geodesic(a, b),
+        )
+        assert pushed.converged
+        assert pushed.start == "line"
+        assert around.start in ("graph", "detour")
+        assert around.length.mean < 0.7 * line
+        np.testing.assert_allclose(pushed.length.mean, around.length.mean, rtol=1e-4)
+        assert around.n_minima >= 2
+        # the way on the other side is as short
+        assert around.gap < 1e-3
+
+    def test_one_minimum_where_all_agree(self):
+        metric, (a, b) = random_metric(RNG, rho=0.05), RNG.normal(size=(2, 10, 2))
+        geodesic = Manifold(metric).geodesic(a, b)
+        np.testing.assert_array_equal(geodesic.n_minima, 1)
+        np.testing.assert_array_equal(geodesic.gap, np.inf)
+
+    def test_members_do_not_see_each_other(self):
+        metric = metrics.LocalMetrics(RNG.normal(size=(6, 2)), 30 * random_tensors(RNG, 6, 2), 1.0)
+        landmarks, (a, b) = Landmarks(metric, metric.landmarks()), RNG.normal(size=(2, 12, 2))
+        together, minima = search(metric, landmarks, a, b, NORMAL)
+        for m in (0, 3, 7):
+            own, number = search(metric, landmarks, a[m : m + 1], b[m : m + 1], NORMAL)
+            assert number[0] == minima[m]
+            polygons = [p for part in together for p in part.polygons[part.owner == m]]
+            alone = [p for part in own for p in part.polygons]
+            assert len(polygons) == len(alone)
+            for one, other in zip(polygons, alone, strict=True):
+                np.testing.assert_array_equal(one, other)
+
+    @pytest.mark.parametrize("thoroughness", EFFORTS)
+    def test_efforts(self, thoroughness):
+        metric, (a, b) = random_metric(RNG, rho=5.0), RNG.normal(size=(2, 8, 2))
+        geodesic = Manifold(metric, thoroughness=thoroughness).geodesic(a, b)
+        assert geodesic.converged.all()
+        assert set(geodesic.start) <= set(NAMES)
+
+    def test_no_such_effort(self):
+        with pytest.raises(ValueError, match="thoroughness must be one of"):
+            Manifold(metrics.HalfPlane(), thoroughness="lazy")
+
+
+class TestDistinct:
+    @pytest.mark.loops
+    def test_against_plain_python(self):
+        count, runs = 6, 40
+        base = RNG.normal(size=(3, 5, 2))
+        owner = np.sort(RNG.integers(count, size=runs))
+        kind = RNG.integers(3, size=runs)
+        polygons = base[kind] + 1e-3 * RNG.normal(size=(runs, 5, 2))
+        energy = RNG.uniform(1.0, 3.0, size=runs)
+        offsets = np.searchsorted(owner, np.arange(count + 1))
+        keep, minima = np.zeros(runs, dtype=bool), np.zeros(count, dtype=np.int64)
+        pick_distinct(polygons, energy, offsets, 0.03, 2.0, 2, keep, minima)
+        for m in range(count):
+            mine = np.flatnonzero(owner == m)
+            mine = mine[np.argsort(energy[mine])]
+            first = [n for k, n in enumerate(mine) if kind[n] not in kind[mine[:k]]]
+            assert minima[m] == len(first)
+            kept = [n for n in first[:2] if energy[n] <= 2.0 * energy[mine[0]]]
+            assert sorted(kept) == np.flatnonzero(keep & (owner == m)).tolist()
+
+    def test_something_is_always_kept(self):
+        nothing = Candidates(
+            np.zeros((2, 9, 2)), np.array([0, 1]), np.full(2, np.inf), np.zeros(2), np.zeros(2)
+        )
+        left, minima = distinct(nothing, 2, 0.03, 1.5, 3)
+        assert left.owner.tolist() == [0, 1]
+        assert minima.tolist() == [0, 0]
+
+
+@pytest.mark.loops
+def test_definite_matrices_are_found():
+    tensors = random_tensors(RNG, 4, 3)
+    tensors[1] -= 2.0 * np.eye(3) * np.linalg.eigvalsh(tensors[1])[0]
+    tensors[2, 0, 0] = np.nan
+    good = np.empty(4, dtype=bool)
+    find_definite(tensors.copy(), good)
+    assert good.tolist() == [True, False, False, True]
