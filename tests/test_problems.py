@@ -169,8 +169,7 @@ def test_hyperbolic_geodesic_has_constant_speed_on_a_circle(b):
 def test_scipy_form_agrees_with_the_jax_form(make):
     problem = make()
     t, state = random_states(problem)
-    field = first_order(problem.f, 2)
-    values = np.stack([field(*at) for at in zip(t, state.T, strict=True)], axis=1)
+    values = jax.vmap(first_order(problem.f, 2), out_axes=1)(t, state.T)
     np.testing.assert_allclose(problem.scipy_fun(t, state), values, rtol=1e-11, atol=1e-11)
 
 
@@ -179,7 +178,7 @@ def test_scipy_jacobian_agrees_with_automatic_differentiation(make):
     problem = make()
     t, state = random_states(problem)
     jacobian = jax.jacfwd(first_order(problem.f, 2), argnums=1)
-    values = np.stack([jacobian(*at) for at in zip(t, state.T, strict=True)], axis=2)
+    values = jax.vmap(jacobian, out_axes=2)(t, state.T)
     np.testing.assert_allclose(problem.scipy_jac(t, state), values, rtol=1e-11, atol=1e-11)
 
 

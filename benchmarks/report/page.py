@@ -8,7 +8,20 @@ from typing import Any
 
 from measures import REPEATS, WRONG
 
-from report import bvps, calibrations, first, geodesics, ivps, scaling
+from report import (
+    alone,
+    bvps,
+    calibrations,
+    charts,
+    dimensions,
+    first,
+    geodesics,
+    ivps,
+    maps,
+    means,
+    resources,
+    scaling,
+)
 from report.writing import listed
 
 ROOT = Path(__file__).parents[2]
@@ -19,9 +32,15 @@ SECTIONS = {
     "bvps": bvps,
     "ivps": ivps,
     "geodesics": geodesics,
+    "dimensions": dimensions,
+    "charts": charts,
+    "maps": maps,
+    "alone": alone,
+    "means": means,
     "calibration": calibrations,
     "scaling": scaling,
     "first": first,
+    "resources": resources,
 }
 
 
@@ -71,10 +90,10 @@ INTRODUCTION = f"""\
 Written by `make bench`, verdicts included: every sentence with a number comes from the measurements
 in `benchmarks/results/page`.
 
-**Time** is processor seconds of one thread, the best of two to {REPEATS} calls, compilation apart (it has
-a section of its own). What does not compile may be called once. Each section runs on a core of its
-own, two at a time. Absolute times depend on the machine;
-read the ratios, which are always within one run.
+**Time** is processor seconds of one thread, the best of two to {REPEATS} calls, compilation apart
+(it has a section of its own). What does not compile may be called once. Each section runs on a core
+of its own, two at a time. Absolute times depend on the machine; read the ratios, which are always
+within one run.
 
 **A failure** is what a solver itself reports as one. **A false success** is declared solved, but
 its measured error is above {WRONG:g} of the size of the solution. **Bad** is both together.
@@ -82,9 +101,8 @@ Solvers are compared at equal measured error against closed-form or much tighter
 equal tolerance; a setting at which any member is bad does not count there. A dash means that a
 solver did not reach the error with any setting.
 
-`python benchmarks/run.py --scale long` runs more of everything for hours; `benchmarks/markov.py`,
-`geodesics.py`, `means.py` and `dense.py` are studies of their own, with their tables in
-`benchmarks/results`."""
+`python benchmarks/run.py --only bvps` measures one section anew, `--scale long` more of
+everything."""
 
 
 def draw(found: dict[str, dict[str, Any]], folder: Path = IMAGES) -> None:

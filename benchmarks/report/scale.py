@@ -36,7 +36,7 @@ class Scale:
     calibrated: tuple[tuple[str, float], ...] = (("hyperbolic", 0.1), ("cash04", 0.1))
     nodes: tuple[int, ...] = (32, 128, 512)
     dense_nodes: tuple[int, ...] = (10, 20, 40)
-    dimensions: tuple[int, ...] = (2, 8, 32)
+    dimensions: tuple[int, ...] = (2, 8, 32, 100)
     batches: tuple[int, ...] = (1, 10, 100, 1000)
 
 

@@ -28,13 +28,11 @@ def row(axis: str, solver: str, size: int, seconds: float) -> dict[str, Any]:
 
 def hyperbolic(solver, count: int) -> float:
     """Seconds a member for geodesics of the hyperbolic half-plane."""
-    import jax
-    from baselines import bvp_families, perturbed
-    from comparison import solve_copies
+    from baselines import bvp_families, perturbed, solve_copies
     from measures import timed
 
     copies = perturbed(bvp_families()["hyperbolic"], count)
-    _, seconds = timed(lambda: jax.block_until_ready(solve_copies(copies, solver)))
+    _, seconds = timed(lambda: solve_copies(copies, solver))
     return seconds / count
 
 
@@ -55,20 +53,18 @@ def pendulums(t, y, dy):
 
 
 def dimensions(scale: Scale) -> list[dict]:
-    import jax
     import numpy as np
     from measures import timed
 
     from probgeo import solve_bvp, solvers
 
-    rows = []
-    for kind in ("first", "zeroth"):
-        for D in scale.dimensions:
-            yb = np.random.default_rng(0).uniform(0.5, 1.0, (MEMBERS, D))
-            solver = solvers.Markov(n_points=NODES, linearisation=kind)
-            _, seconds = timed(lambda y=yb, s=solver: jax.block_until_ready(
-                solve_bvp(pendulums, (0.0, 1.0), np.zeros_like(y), y, solver=s)))  # fmt: skip
-            rows.append(row("D", f"Markov, {kind} order", D, seconds / MEMBERS))
+    rows, solver = [], solvers.Markov(n_points=NODES)
+    for D in scale.dimensions:
+        yb = np.random.default_rng(0).uniform(0.5, 1.0, (MEMBERS, D))
+        _, seconds = timed(
+            lambda y=yb: solve_bvp(pendulums, (0.0, 1.0), np.zeros_like(y), y, solver=solver)
+        )
+        rows.append(row("D", "Markov", D, seconds / MEMBERS))
     return rows
 
 
@@ -89,9 +85,9 @@ def text(result: dict[str, Any]) -> str:
     parts = [
         "CPU milliseconds a problem, with the posterior. N and P: geodesics of the hyperbolic "
         f"half-plane, D = 2; D: a ring of pendulums on {NODES} nodes. {MEMBERS} members in a "
-        "batch, unless its size is what changes. First order: with Jacobians; zeroth: without. "
-        "SciPy, at a tolerance of 1e-5, solves one after the other, so its time a problem does "
-        "not depend on P. The exponent is that between the two largest sizes.",
+        "batch, unless its size is what changes. SciPy, at a tolerance of 1e-5, solves one after "
+        "the other, so its time a problem does not depend on P. The exponent is that "
+        "between the two largest sizes.",
         f"![Time against size](images/benchmarks/{PICTURE})",
     ]
     for axis, words in AXES.items():

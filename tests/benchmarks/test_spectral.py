@@ -16,7 +16,7 @@ def solved(name, tol, count=3, **options):
     return found, largest_errors(found.position(t), np.array([p.solution(t) for p in copies]))
 
 
-@pytest.mark.parametrize("name", ["bratu", "hyperbolic", "pendulum", "coupled", "cash01"])
+@pytest.mark.parametrize("name", ["bratu", "coupled", "cash01"])
 def test_it_converges_to_the_closed_form(name):
     found, errors = solved(name, 1e-9)
     assert found.converged.all()
