@@ -3,6 +3,7 @@
 from probgeo.stats.kmeans import GeodesicKMeans
 from probgeo.stats.mean import FrechetMean, GeometricMedian
 from probgeo.stats.neighbors import GeodesicKNeighborsClassifier, GeodesicKNeighborsRegressor
+from probgeo.stats.normal import NormalOnManifold
 from probgeo.stats.principal import PrincipalGeodesics
 from probgeo.stats.regression import GeodesicRegression
 from probgeo.stats.tangent import TangentSpace
@@ -14,6 +15,7 @@ __all__ = [
     "GeodesicKNeighborsRegressor",
     "GeodesicRegression",
     "GeometricMedian",
+    "NormalOnManifold",
     "PrincipalGeodesics",
     "TangentSpace",
 ]

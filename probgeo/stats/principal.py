@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_whole_number, one_of
@@ -16,7 +17,7 @@ from probgeo.stats.tangent import AtTheMean
 TIED = 2.0  # standard deviations of the entry that mixes two directions, over their gap
 
 
-class PrincipalGeodesics(AtTheMean):
+class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean):
     """Principal component analysis of the logarithms at the mean, in the inner product M(mean).
 
     Parameters

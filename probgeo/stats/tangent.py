@@ -13,8 +13,8 @@ from probgeo.stats.estimator import ManifoldEstimator, merged
 from probgeo.stats.mean import FrechetMean
 
 
-class AtTheMean(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ManifoldEstimator):
-    """The base of transformers that look at data from their mean.
+class AtTheMean(ManifoldEstimator):
+    """The base of estimators that look at data from their mean.
 
     Coordinates in the tangent space are u = R' v with M(mean) = R R', so that their Euclidean
     inner product is that of the manifold (erratum 9).
@@ -70,7 +70,7 @@ class AtTheMean(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ManifoldEstim
         return given
 
 
-class TangentSpace(AtTheMean):
+class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean):
     """Logarithms at the mean, in orthonormal coordinates: features for linear methods.
 
     Parameters

@@ -1,0 +1,236 @@
+"""The normal distribution on a manifold, with the error bar of its constant."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from probgeo._checks import as_positive, as_whole_number
+from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
+from probgeo.stats.mean import FrechetMean
+from probgeo.stats.tangent import AtTheMean
+
+MOST_ROUNDS = 50  # of the fixed point; a handful is usual
+SETTLED = 1e-6  # relative change of the covariance at which it ends
+PROPOSED = 4  # points for each one that is drawn
+
+
+class Draws(NamedTuple):
+    """Points u (n, D) of the tangent space, and how much volume the manifold has there.
+
+    volume (n,) : sqrt(det M) |det d exp| over what it is at the mean, 1 in flat space
+    points (n, D) : exp(u)
+    """
+
+    u: np.ndarray
+    volume: np.ndarray
+    points: np.ndarray
+
+
+class NormalOnManifold(DensityMixin, AtTheMean):
+    """p(x) = exp(-1/2 u' P u) / C, with u the logarithm of x at the mean, a density by volume.
+
+    u are orthonormal coordinates of the tangent space. The mean is the Frechet mean; the precision
+    P is the most likely one for it, so that the second moments of p are those of the data. The
+    volume of the manifold enters by Monte Carlo: C is an average over the tangent space.
+
+    Parameters
+    ----------
+    manifold : Manifold, metric or learner of metrics, optional
+        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data.
+    mean : FrechetMean, optional
+        How the mean is found; its manifold is not used.
+    n_draws : int
+        Exponential maps that the constant is averaged over.
+    regularisation : float
+        Added to the variances of the data, as a fraction of their mean over all directions: data
+        in fewer directions have no density without it.
+    fraction : float
+        See `FrechetMean`.
+    random_state : int
+    verbose : int
+
+    Attributes
+    ----------
+    mean_ : Gaussian (D,)
+    root_ : array (D, D)
+        R with M(mean) = R R'; u = R' Log(x).
+    covariance_, precision_ : array (D, D)
+        P^-1 and P, in the coordinates u.
+    log_constant_ : ScalarGaussian
+        log C, with the variance of the average.
+    manifold_ : Manifold
+    n_iter_, converged_, message_
+
+    References
+    ----------
+    Arvanitidis, Hansen & Hauberg (2016), A locally adaptive normal distribution.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> normal = NormalOnManifold().fit(X)
+    >>> normal.logpdf([[0.0, 0.0]]).mean.round(1).tolist()
+    [-1.8]
+    >>> normal.sample(5).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        manifold: Any = None,
+        *,
+        mean: FrechetMean | None = None,
+        n_draws: int = 1000,
+        regularisation: float = 1e-6,
+        fraction: float = 0.1,
+        random_state: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.manifold = manifold
+        self.mean = mean
+        self.n_draws = n_draws
+        self.regularisation = regularisation
+        self.fraction = fraction
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "NormalOnManifold":
+        """Mean and precision of X (P, D); weights count like repetitions."""
+        points = self._points(X, reset=True, least=2)
+        count = as_whole_number("n_draws", self.n_draws, 2 * points.shape[1] + 2)
+        logs, weights = self._fit_mean(points, y, sample_weight)
+        u, shares = logs.vectors @ self.root_, weights / weights.sum()
+        moments = (shares * u.T) @ u
+        nugget = as_positive("regularisation", self.regularisation, or_zero=True)
+        moments += nugget * np.trace(moments) / len(moments) * np.eye(len(moments))
+        if not np.linalg.eigvalsh(moments)[0] > 1e-12 * np.trace(moments):
+            raise ValueError(
+                f"X must spread in all {len(moments)} directions: its covariance is singular; "
+                "regularisation would help"
+            )
+        draws = self._draws(moments, count, int(self.random_state))
+        settled = self._match(moments, draws)
+        self.precision_ = np.linalg.inv(self.covariance_)
+        self.log_constant_ = self._constant(draws, moments)
+        if not settled:
+            self.converged_ = False
+            found = "" if self.message_ == "converged" else f"{self.message_}; "
+            self.message_ = f"{found}the precision has not settled: n_draws may be too small"
+        if not self.converged_:
+            self._warn(self.message_)
+        return self
+
+    def logpdf(self, X: Any) -> ScalarGaussian:
+        """Log densities (n,) of X (n, D) by the volume of the manifold.
+
+        Their variances are those of logarithms, mean and constant, by the numerics.
+        """
+        check_is_fitted(self)
+        logs, R, P = self._logs(X), self.root_, self.precision_
+        u = logs.vectors @ R
+        slope = u @ P @ R.T
+        cov = logs.cov_with_base(self.mean_.cov)
+        variance = np.einsum("pi,pij,pj->p", slope, cov, slope) + self.log_constant_.cov
+        value = -0.5 * np.einsum("pi,ij,pj->p", u, P, u) - self.log_constant_.mean
+        return ScalarGaussian.unchecked(value, variance)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log densities (n,) of X (n, D)."""
+        return self.logpdf(X).mean
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of X (n, D)."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n: int = 1, seed: int = 0) -> np.ndarray:
+        """`n` points (n, D), the same for the same seed.
+
+        Of several times as many from the tangent space, some are kept, by their volume.
+        """
+        check_is_fitted(self)
+        count = as_whole_number("n", n, 1)
+        D = len(self.covariance_)
+        draws = self._draws(self.covariance_, max(PROPOSED * count, 2 * D + 2), seed)
+        chance = draws.volume / draws.volume.sum()
+        rng = np.random.default_rng([seed, 1])
+        few = np.count_nonzero(chance) < count
+        return draws.points[rng.choice(len(chance), size=count, replace=bool(few), p=chance)]
+
+    def _draws(self, covariance: np.ndarray, count: int, seed: int) -> Draws:
+        """From N(0, covariance) in the tangent space."""
+        D = len(covariance)
+        u = _exact_normal(count, D, seed) @ covariance_factor(covariance).T
+        mean, metric = self.mean_.mean, self.manifold_.metric
+        if metric.is_flat:
+            return Draws(u, np.ones(count), mean + np.linalg.solve(self.root_.T, u.T).T)
+        v = np.linalg.solve(self.root_.T, u.T).T
+        # how end points move with uncertain velocities is how they depend on them
+        velocity = Gaussian.unchecked(v, np.tile(np.eye(D), (count, 1, 1)))
+        curves = self.manifold_.shoot(mean, velocity, progress=False)
+        points = curves.mean(1.0)
+        slopes = curves.posterior.boundary_columns(np.ones(1), 0)[:, 0, :, -D:]
+        _, tensors = np.linalg.slogdet(metric.tensors_at(np.ascontiguousarray(points)))
+        _, turns = np.linalg.slogdet(slopes)
+        volume = np.exp(0.5 * tensors + turns) / np.prod(np.diagonal(self.root_))
+        return Draws(u, np.where(np.isfinite(volume), volume, 0.0), points)
+
+    def _match(self, moments: np.ndarray, draws: Draws) -> bool:
+        """The covariance for which the second moments of p are those of the data.
+
+        Fixed point: where p has too large moments E in some directions, C gets smaller there. Draws
+        from N(0, moments) are weighted for every C anew.
+        """
+        C, change = moments.copy(), np.inf
+        for _ in range(MOST_ROUNDS):
+            weights = draws.volume * _ratio(draws.u, C, moments)
+            E = (weights * draws.u.T) @ draws.u / weights.sum()
+            root = _power(C, 0.5)
+            back = np.linalg.inv(root)
+            narrower = _power(back @ E @ back, -0.5)
+            following = root @ narrower @ (back @ moments @ back) @ narrower @ root
+            change = np.abs(following - C).max() / np.abs(C).max()
+            if not np.isfinite(change):
+                break
+            C = 0.5 * (following + following.T)
+            if change <= SETTLED:
+                break
+        self.covariance_ = C
+        return bool(change <= SETTLED)
+
+    def _constant(self, draws: Draws, moments: np.ndarray) -> ScalarGaussian:
+        """log C = log of the mean volume over N(0, covariance), and of that normal's constant."""
+        values = draws.volume * _ratio(draws.u, self.covariance_, moments)
+        D, mean = draws.u.shape[1], np.mean(values)
+        _, size = np.linalg.slogdet(self.covariance_)
+        log_constant = 0.5 * (D * np.log(2.0 * np.pi) + size) + np.log(mean)
+        return ScalarGaussian.unchecked(log_constant, np.var(values) / len(values) / mean**2)
+
+    def _summary(self) -> tuple[str, dict[str, Any]]:
+        index, columns = super()._summary()
+        return index, {**columns, "std_in_tangent_space": np.sqrt(np.diagonal(self.covariance_))}
+
+
+def _exact_normal(count: int, D: int, seed: int) -> np.ndarray:
+    """Normal numbers (count, D) in opposite pairs, whose second moments are exactly the identity.
+
+    In flat space, averages over them are then exact, and nearly so where it is nearly flat.
+    """
+    half = np.random.default_rng(seed).standard_normal(((count + 1) // 2, D))
+    noise = np.concatenate([half, -half])[:count]
+    root = np.linalg.cholesky(noise.T @ noise / count)
+    return np.linalg.solve(root, noise.T).T
+
+
+def _ratio(u: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Density (n,) of N(0, one) over that of N(0, other) at u (n, D)."""
+    change = np.linalg.inv(one) - np.linalg.inv(other)
+    size = np.linalg.slogdet(one)[1] - np.linalg.slogdet(other)[1]
+    return np.exp(-0.5 * np.einsum("ni,ij,nj->n", u, change, u) - 0.5 * size)
+
+
+def _power(A: np.ndarray, exponent: float) -> np.ndarray:
+    """A to some power, symmetric positive definite."""
+    values, vectors = np.linalg.eigh(A)
+    return (vectors * values**exponent) @ vectors.T
