@@ -145,11 +145,19 @@ class Descent:
         return self.at(retracted(self.manifold.metric, view.point, step), view.logs, doubt)
 
     def moved(self, view: View, step: np.ndarray) -> View:
-        """The same after a step so small that the logarithms need not be solved again."""
+        """The same after a step so small that the logarithms need not be solved again.
+
+        That is right to first order. What is left is about step^2 / spread, and counts as an error:
+        one that points share, so that it does not average out as if it were one of each.
+        """
         metric = self.manifold.metric
         point = retracted(metric, view.point, step)
         tensor = tensor_at(metric, point)
-        return replace(view, point=point, tensor=tensor, logs=view.logs.moved(step, tensor))
+        logs = view.logs.moved(step, tensor)
+        if not metric.is_flat:
+            size = np.sqrt(len(self.w)) * view.length(step) ** 2 / view.spread
+            logs = replace(logs, cov=logs.cov + size**2 / len(step) * np.linalg.inv(tensor))
+        return replace(view, point=point, tensor=tensor, logs=logs)
 
     def newton(self, view: View) -> Centre:
         while True:

@@ -32,7 +32,8 @@ def test_closed_forms(metric, points):
     assert rough.converged_
     assert tight.converged_
     assert np.all(np.abs(rough.mean_.mean - exact) < 0.2 * rough.standard_error_)
-    np.testing.assert_allclose(tight.mean_.mean, exact, atol=2e-6)
+    assert np.all(np.abs(tight.mean_.mean - exact) < 4 * tight.mean_.std)
+    assert np.all(tight.mean_.std < 1e-5)
     assert rough.n_iter_ < tight.n_iter_  # sloppy on purpose
     squares = np.asarray(metric.distance(exact, points)) ** 2
     assert float(tight.variance_.mean) == pytest.approx(squares.mean(), rel=1e-5)
