@@ -153,18 +153,40 @@ class Minimised:
     steps: np.ndarray
 
 
+@dataclass(frozen=True)
+class Race:
+    """Chains between the same ends compete: those far behind after some rounds are given up.
+
+    owner (members,) : which ends a chain is between
+    lowest (owners,) : the least energy known so far, which is written to
+    factor : how many times that a chain may have
+    patience : rounds until then
+    """
+
+    owner: np.ndarray
+    lowest: np.ndarray
+    factor: float
+    patience: int
+
+    def lost(self, round_: int, members: np.ndarray, energy: np.ndarray) -> np.ndarray:
+        """Which of some members are given up."""
+        owner = self.owner[members]
+        np.minimum.at(self.lowest, owner, energy)
+        behind = energy > self.factor * self.lowest[owner]
+        return behind if round_ >= self.patience else np.zeros(len(members), dtype=bool)
+
+
 def minimise(
     metric: Metric,
     chains: Chains,
     tolerance: float,
     most: int = 30,
-    ceiling: np.ndarray | None = None,
-    patience: int = 0,
+    race: Race | None = None,
 ) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
 
     The last step is taken without looking back. Chains that are done leave the batch, and so do
-    those with an energy above the `ceiling` (members,) after so many rounds.
+    those that have lost a race.
     """
     count = len(chains)
     nodes = chains.nodes.copy()
@@ -200,8 +222,8 @@ def minimise(
         done = accepted & (decrement <= tolerance * energy)
         stuck = (size < SMALLEST_STEP) | ~(decrement < np.inf) | ~(energy < np.inf)
         leave = done | stuck if round_ < most else np.ones(len(at), dtype=bool)
-        if ceiling is not None and round_ >= patience:
-            leave |= energy > ceiling[active]
+        if race is not None:
+            leave |= race.lost(round_, active, energy)
         size[~done & leave] = 0.0
         loops.propose(at.offsets, at.nodes, step, size, trial)
         if leave.any():

@@ -106,7 +106,7 @@ def judge(
 def propose(
     offsets: np.ndarray, nodes: np.ndarray, step: np.ndarray, size: np.ndarray, trial: np.ndarray
 ) -> None:
-    """trial = nodes + size * step, with steps (rows, J D), none of them further than the curve goes.
+    """trial = nodes + size * step, with steps (rows, J D), none further than the curve goes.
 
     A quadratic model says nothing about places that far away: without the limit, curves in a chart
     of the sphere slid over its pole.

@@ -283,7 +283,7 @@ class Manifold:
             accuracy = Accuracy(
                 self.solver.rtol, self.solver.atol, self.solver.max_points, self.solver.n_points
             )
-        return accuracy if self.precision is None else replace(accuracy, rtol=self.precision)
+        return accuracy if self.precision is None else accuracy.with_rtol(self.precision)
 
     @property
     def _initial_solver(self) -> Solver:
@@ -320,5 +320,6 @@ class Manifold:
         most = int(np.clip(NUMBERS_AT_ONCE // ends.a.shape[1] ** 2, FEWEST, MOST))
         parts = in_chunks(work, len(index), most=most, progress=progress, unit="geodesics")
         least = packed(self.metric, joined(parts), usable, ends, batch)
-        by_energy = self.solver is None or isinstance(self.solver, Markov)
-        return least if by_energy else solved_by(self.solver, least, ends)
+        if self.solver is None or isinstance(self.solver, Markov):
+            return least
+        return solved_by(self.solver, least, ends)

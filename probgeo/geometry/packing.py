@@ -8,7 +8,7 @@ import numpy as np
 from probgeo.gaussian import covariance_factor
 from probgeo.geometry.chains import Chains
 from probgeo.geometry.geodesic import FINE, LONGER_THAN_LINE, NO_LENGTH, NO_METRIC, Geodesic
-from probgeo.geometry.length import ROUND_OFF, first_variation, scaled
+from probgeo.geometry.length import ROUND_OFF, first_variation
 from probgeo.geometry.sensitivity import end_slopes
 from probgeo.geometry.shortest import Shortest
 from probgeo.metrics import Metric
@@ -38,7 +38,7 @@ def packed(
 ) -> Geodesic:
     """Geodesics of all members; those that could not be tried, not `usable`, are NaN."""
     index = np.flatnonzero(usable)
-    made, D = found.refined, ends.a.shape[1]
+    made = found.refined
 
     def spread_out(values: np.ndarray, otherwise: Any) -> np.ndarray:
         if usable.all():
@@ -74,9 +74,7 @@ def packed(
         mean_length=spread_out(made.length, np.nan),
         length_error=spread_out(made.excess + ROUND_OFF * made.length, np.nan),
         length_spread=spread_out(spread, np.nan),
-        velocity=spread_out(
-            scaled(metric, ends.a[index], made.velocity, made.length), np.nan
-        ).reshape((*batch, D)),
+        velocity=spread_out(made.velocity, np.nan),
         velocity_error=spread_out(made.velocity_error, np.nan),
     )
 
@@ -133,12 +131,11 @@ def with_gaps(posterior: PiecewisePosterior, usable: np.ndarray) -> PiecewisePos
         ]
     )
 
-    def longer(values: np.ndarray | None) -> np.ndarray | None:
-        if values is None:
-            return None
+    def longer(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values, np.full((lost, *values.shape[1:]), np.nan)])
 
-    pieces, spread = longer(posterior.pieces), longer(posterior.spread)
+    pieces = longer(posterior.pieces)
+    spread = None if posterior.spread is None else longer(posterior.spread)
     everyone = PiecewisePosterior(t, offsets, pieces, spread, envelope, 2, True)
     order = np.empty(len(usable), dtype=np.int64)
     order[usable], order[~usable] = np.arange(count), count + np.arange(lost)

@@ -94,10 +94,10 @@ def shortest(
         chains, start = pushed(first.refined.chains.take(k)), first.start[k]
         return competed(metric, chains, np.arange(len(k)), start, a[k], b[k], accuracy)
 
-    # polygons may be too coarse to see that the line is shorter
-    first = retried(first, first.longer, from_lines)
     # a saddle, by symmetry for instance, has lower curves beside it
-    return retried(first, first.refined.status == SINGULAR, from_beside)
+    first = retried(first, first.refined.status == SINGULAR, from_beside)
+    # polygons may be too coarse to see that the line is shorter, or what they have jumped over
+    return retried(first, first.longer | (first.refined.status != OK), from_lines)
 
 
 def competed(
@@ -246,10 +246,11 @@ def taken(curves: Shortest, members: np.ndarray) -> Shortest:
 
 def replaced(curves: Shortest, members: np.ndarray, others: Shortest) -> Shortest:
     """The same with other curves for some members, where these are shorter, or solved at last."""
+    solved, before = others.refined.status == OK, curves.refined.status[members] == OK
     shorter = others.refined.length < curves.refined.length[members]
-    shorter |= (others.refined.status == OK) & (curves.refined.status[members] != OK)
+    better = np.where(solved == before, shorter, solved)
     index = np.arange(len(curves))
-    index[members[shorter]] = len(curves) + np.flatnonzero(shorter)
+    index[members[better]] = len(curves) + np.flatnonzero(better)
     result = taken(joined([curves, others]), index)
     result.minima[members] = np.maximum(curves.minima[members], others.minima)
     return result

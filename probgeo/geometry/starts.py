@@ -131,6 +131,12 @@ class Landmarks:
         offset = axes[:, :, 0] / np.sqrt(values[:, :1])
         return np.concatenate([self.points + offset, self.points - offset])
 
+    def pairs(self, count: int) -> np.ndarray:
+        """Random pairs (count, 2, D) of different landmarks and sides; always the same ones."""
+        points, rng = np.concatenate([self.points, self.sides]), np.random.default_rng(0)
+        first, apart = rng.integers([len(points)], size=count), rng.integers(1, len(points), count)
+        return np.stack([points[first], points[(first + apart) % len(points)]], axis=1)
+
     def stepping(
         self, a: np.ndarray, b: np.ndarray, to_a: np.ndarray, to_b: np.ndarray
     ) -> np.ndarray:
@@ -156,11 +162,12 @@ def lines(a: np.ndarray, b: np.ndarray, segments: int = SEGMENTS) -> np.ndarray:
 
 
 def detours(a: np.ndarray, b: np.ndarray, over: np.ndarray) -> np.ndarray:
-    """Polygons (n, S + 1, D) from a over a point each, half-way, to b (n, D)."""
-    s = np.linspace(0.0, 1.0, SEGMENTS + 1)[:, None]
-    rise = 1.0 - np.abs(2.0 * s - 1.0)
-    there, back = np.maximum(1.0 - 2.0 * s, 0.0), np.maximum(2.0 * s - 1.0, 0.0)
-    return a[:, None] * there + over[:, None] * rise + b[:, None] * back
+    """Polygons (n, S + 1, D) from a (n, D) over points (n, V, D), equally far apart, to b."""
+    stops = np.concatenate([a[:, None], over, b[:, None]], axis=1)
+    at = np.linspace(0.0, stops.shape[1] - 1.0, SEGMENTS + 1)
+    left = np.minimum(at.astype(int), stops.shape[1] - 2)
+    share = (at - left)[:, None]
+    return stops[:, left] * (1.0 - share) + stops[:, left + 1] * share
 
 
 def far_apart(points: np.ndarray, most: int) -> np.ndarray:

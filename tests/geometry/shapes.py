@@ -1,13 +1,6 @@
 """Noisy data on curved shapes, on which geodesics get lost."""
 
-import numpy as np
-
 from probgeo import data
-
-
-def swiss_roll(rng):
-    return data.swiss_roll(seed=rng)
-
 
 PLANE = {
     "half circle": lambda rng: data.half_circle(seed=rng),
@@ -15,12 +8,12 @@ PLANE = {
     "two moons": lambda rng: data.two_moons(seed=rng),
     "ring": lambda rng: data.ring(seed=rng),
 }
+NAMES = (*PLANE, "Swiss roll")
 
 
-def in_space(make, rng):
-    """A plane shape with a third coordinate that is noise, so that all have three dimensions."""
-    plane = make(rng)
-    return np.concatenate([plane, 0.05 * rng.normal(size=(len(plane), 1))], axis=1)
+def draw(name, rng):
+    """Points (N, 2) of a plane shape, (N, 3) of the Swiss roll."""
+    return data.swiss_roll(seed=rng) if name == "Swiss roll" else PLANE[name](rng)
 
 
 def random_pairs(rng, points, count):

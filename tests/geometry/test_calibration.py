@@ -1,37 +1,46 @@
-"""Error bars at default settings, against a fine mesh of higher order."""
+"""Error bars at default settings, against geodesics a thousand times more precise."""
 
 import numpy as np
 import pytest
 
-from probgeo import Manifold, metrics, solvers
+from probgeo import Manifold, metrics
 from tests.geometry import shapes
-from tests.geometry.reference import calibration
 
-TIMES = np.array([0.13, 0.37, 0.5, 0.71, 0.94])
-COMPONENTS, PAIRS = 8, 40
-TIGHT = solvers.Markov(order=7, n_points=160)
+T = np.linspace(0.0, 1.0, 33)[1:-1]
+PAIRS = 80
 
 
-@pytest.mark.slow
-def test_positions_lengths_and_logarithms():
+@pytest.fixture(scope="module", params=["half circle", "spiral", "Swiss roll"])
+def pair(request):
+    """Geodesics of a learned metric at the default, and the same ones far more precisely."""
     rng = np.random.default_rng(1)
-    data = shapes.PLANE["half circle"](rng)
-    metric = metrics.from_mixture(data, COMPONENTS, seed=1)
-    a, b = shapes.random_pairs(rng, data, PAIRS)
-    geodesic = Manifold(metric).geodesic(a, b)
-    tight = Manifold(metric, TIGHT).geodesic(a, b, guess=geodesic)
-    found, reference = geodesic(TIMES), tight(TIMES)
-    # the reference can judge what claims to be ten times worse
-    judged = reference.std.max(axis=(1, 2)) < 0.1 * found.std.max(axis=(1, 2))
-    judged = np.asarray(judged & tight.converged & geodesic.converged)
-    assert judged.sum() >= PAIRS // 2
-    length, log = geodesic.length, geodesic.log()
-    off = (length.mean - tight.length.mean)[:, None]
-    for name, error, cov in (
-        ("position", found.mean - reference.mean, found.cov),
-        ("length", off, length.cov[:, None, None]),
-        ("logarithm", log.mean - tight.log().mean, log.cov),
-    ):
-        coverage, anees = calibration(error[judged], cov[judged])
-        assert 0.88 <= coverage <= 0.999, name
-        assert 0.2 <= anees <= 5.0, name
+    points = shapes.draw(request.param, rng)
+    metric = metrics.from_mixture(points, 10, seed=1)
+    a, b = shapes.random_pairs(rng, points, PAIRS)
+    found = Manifold(metric).geodesic(a, b)
+    exact = Manifold(metric).with_precision(1e-6).geodesic(a, b, guess=found)
+    good = found.converged & exact.converged & (found.length.mean > 0)
+    good &= np.abs(found.length.mean / exact.length.mean - 1.0) < 1e-3  # the same local minimum
+    assert np.mean(good) > 0.9
+    return found[good], exact[good]
+
+
+def test_positions(pair):
+    found, exact = pair
+    error, std = found.mean(T) - exact.mean(T), found.std(T)
+    assert 0.90 <= np.mean(np.abs(error) <= 2.0 * std) <= 0.99
+    assert 0.2 <= np.median(np.mean(error**2 / std**2, axis=(1, 2))) <= 4.0
+
+
+def test_lengths(pair):
+    found, exact = pair
+    error, std = found.length.mean - exact.length.mean, found.length.std
+    assert np.mean(np.abs(error) <= 2.0 * std) >= 0.90
+    assert 0.1 <= np.median(error**2 / std**2) <= 4.0
+
+
+def test_logarithms(pair):
+    found, exact = pair
+    error, std = found.log().mean - exact.log().mean, found.log().std
+    assert np.mean(np.abs(error) <= 2.0 * std) >= 0.90
+    assert 0.2 <= np.median(np.mean(error**2 / std**2, axis=1)) <= 4.0

@@ -159,5 +159,10 @@ def test_steps_are_judged_by_what_they_promise():
     np.testing.assert_array_equal(damping, [0.0, 0.5, 0.0, 0.0])
     np.testing.assert_array_equal(size, [1.0, 1.0, 0.4, 1.0])
     np.testing.assert_array_equal(nodes[:, 0, 0], [1, 1, 1, 1, 0, 0, 1, 1])
-    loops.propose(offsets, nodes, np.full((8, 1), 2.0), size, trial)
-    np.testing.assert_allclose(trial[:, 0, 0], [3, 3, 3, 3, 0.8, 0.8, 3, 3])
+
+
+def test_no_step_goes_further_than_the_curve():
+    offsets, nodes = np.array([0, 2, 4]), np.array([0.0, 4.0, 0.0, 1.0]).reshape(4, 1, 1)
+    trial, step = np.empty((4, 1, 1)), np.array([[0.0], [2.0], [0.0], [2.0]])
+    loops.propose(offsets, nodes, step, np.array([0.4, 1.0]), trial)
+    np.testing.assert_allclose(trial[:, 0, 0], [0.0, 4.8, 0.0, 2.0])

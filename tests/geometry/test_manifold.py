@@ -181,7 +181,8 @@ class TestUncertainty:
         # first variation, by differences of distances
         tight, h = manifold.with_precision(1e-7), 1e-4
         moved = [
-            (tight.distance(a, POINTS[1] + e).mean - tight.distance(a, POINTS[1] - e).mean) / (2 * h)
+            (tight.distance(a, POINTS[1] + e).mean - tight.distance(a, POINTS[1] - e).mean)
+            / (2 * h)
             for e in h * np.eye(2)
         ]
         slopes = np.stack(moved, axis=1)

@@ -1,74 +1,66 @@
 """Geodesics do not get lost on learned metrics, and say so if they do.
 
-All shapes are taken in three dimensions, so that one compilation serves them all; the sweep over
-the plane and over more seeds is part of benchmarks/geodesics.py.
+The best known lengths come from starts that the search does not have: detours over many random
+points of the data, on polygons of twice the resolution, all of them followed to the end.
 """
 
 import numpy as np
 import pytest
-from shortest import shortest_lengths
 
 from probgeo import Manifold, metrics
-from probgeo.paper.classical import NumpyMetric
+from probgeo.geometry.chains import minimise
+from probgeo.geometry.elements import from_polygons
+from probgeo.geometry.search import as_chains
 from tests.geometry import shapes
 
-COMPONENTS, PAIRS = 8, 40
-TIMES = (np.arange(1000) + 0.5) / 1000
+COMPONENTS, PAIRS, SEEDS, DETOURS, SEGMENTS = 8, 50, (0, 1), 24, 16
 
 
-def draw(name, rng):
-    if name == "Swiss roll":
-        return shapes.swiss_roll(rng)
-    return shapes.in_space(shapes.PLANE[name], rng)
-
-
-def path_errors(metric, geodesic):
-    """How far curves are off, relative to their extent, by a metric written in NumPy.
-
-    The residual c'' - f(c, c') of each, integrated twice so that it vanishes at both ends.
-    """
-    plain, found = NumpyMetric(metric), []
-    for c, dc, ddc in zip(*(np.asarray(geodesic.mean(TIMES, d)) for d in (0, 1, 2)), strict=True):
-        residual = ddc - plain.acceleration(c.T, dc.T).T
-        twice = np.cumsum(np.cumsum(residual, axis=0), axis=0) / len(TIMES) ** 2
-        off = twice - TIMES[:, None] * twice[-1]
-        found.append(np.abs(off).max() / max(np.abs(c - c[0]).max(), 1e-300))
-    return np.array(found)
+def best_known(metric, points, a, b, rng):
+    """The shortest of all curves that detours over random data come to."""
+    owner = np.repeat(np.arange(len(a)), DETOURS)
+    over = points[rng.integers(len(points), size=len(owner))]
+    s = np.linspace(0.0, 1.0, SEGMENTS + 1)[:, None]
+    there, back = np.maximum(1 - 2 * s, 0.0), np.maximum(2 * s - 1, 0.0)
+    polygons = a[owner, None] * there + b[owner, None] * back + over[:, None] * (1 - there - back)
+    first = minimise(metric, as_chains(polygons), 1e-4).chains.nodes.reshape(polygons.shape)
+    done = minimise(metric, from_polygons(first), 1e-6)
+    lengths = np.where(done.settled, np.sqrt(2.0 * done.energy), np.inf)
+    return lengths.reshape(len(a), DETOURS).min(axis=1)
 
 
 @pytest.fixture(scope="module")
 def found():
-    """Lengths over the best known, which are not flagged, lengths over lines, path errors."""
+    """Lengths over the best known at both settings, and what is not flagged: 500 geodesics."""
     parts = []
-    for name in [*shapes.PLANE, "Swiss roll"]:
-        rng = np.random.default_rng(0)
-        data = draw(name, rng)
-        metric = metrics.from_mixture(data, COMPONENTS)
-        a, b = shapes.random_pairs(rng, data, PAIRS)
-        manifold = Manifold(metric)
-        geodesic = manifold.geodesic(a, b)
-        length, best = np.asarray(geodesic.length.mean), shortest_lengths(metric, data, a, b)
-        s = (np.arange(200) + 0.5)[:, None, None] / 200
-        line = np.mean(manifold.norm(a + s * (b - a), b - a), axis=0)
-        moving = line > 0
-        length, best, line = (np.where(moving, x, 1.0) for x in (length, best, line))
-        good = np.asarray(geodesic.converged)
-        parts.append((length / best, good, length / line, path_errors(metric, geodesic)))
+    for name in shapes.NAMES:
+        for seed in SEEDS:
+            rng = np.random.default_rng(seed)
+            points = shapes.draw(name, rng)
+            metric = metrics.from_mixture(points, COMPONENTS, seed=seed)
+            a, b = shapes.random_pairs(rng, points, PAIRS)
+            known = best_known(metric, points, a, b, rng)
+            row = []
+            for thoroughness in ("normal", "thorough"):
+                geodesic = Manifold(metric, thoroughness=thoroughness).geodesic(a, b)
+                row += [geodesic.length.mean, geodesic.converged]
+            best = np.minimum(np.minimum(known, row[0]), row[2])
+            best[np.all(a == b, axis=1)] = np.inf  # nobody is lost there
+            parts.append([row[0] / best, row[1], row[2] / best, row[3]])
     return [np.concatenate(x) for x in zip(*parts, strict=True)]
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::probgeo.ConvergenceWarning")
 class TestLearnedMetrics:
-    """Half circle, spiral of three turns, two moons, ring and Swiss roll, 40 pairs each."""
+    """Half circle, spiral of three turns, two moons, ring and Swiss roll."""
 
     def test_lengths_are_those_of_the_best_known_curves(self, found):
-        ratio, *_ = found
+        ratio, good, *_ = found
+        assert len(ratio) >= 400
+        assert np.mean(good & (ratio > 1.01)) <= 0.01
         assert np.mean(ratio <= 1.01) >= 0.99
+        assert np.mean(good) >= 0.99
 
-    def test_what_is_not_flagged_is_a_geodesic(self, found):
-        """And not longer than the line; that no other one is shorter cannot be promised."""
-        _, good, over_line, path_error = found
-        assert np.all(over_line[good] <= 1.0 + 1e-4)
-        assert path_error[good].max() < 1e-2
-        assert np.mean(good) >= 0.97
+    def test_thorough_searches_miss_none(self, found):
+        _, _, ratio, good = found
+        assert not np.any(good & (ratio > 1.01))

@@ -32,7 +32,7 @@ class TestStarts:
     def test_lines_and_detours(self):
         a, b, over = RNG.normal(size=(3, 5, 2))
         np.testing.assert_allclose(lines(a, b)[:, SEGMENTS // 2], 0.5 * (a + b), atol=1e-14)
-        polygons = detours(a, b, over)
+        polygons = detours(a, b, over[:, None])
         for place, expected in ((0, a), (SEGMENTS // 2, over), (-1, b)):
             np.testing.assert_allclose(polygons[:, place], expected, atol=1e-14)
         np.testing.assert_array_equal(lines(a, a), np.repeat(a[:, None], SEGMENTS + 1, axis=1))
