@@ -53,9 +53,10 @@ class Manifold:
         Points that short curves are likely to pass by, data for instance, in addition to those that
         the metric knows. First curves take detours over them.
     thoroughness : "quick" | "normal" | "thorough"
-        How many first curves are tried before one is called the shortest. On reference sets of
-        spirals, helices, moons and digits (D = 2 to 50) less than 1 % were silently more than 1 %
-        too long at "normal".
+        How many first curves are tried before one is called the shortest. Of 1492 geodesics on
+        spirals, moons, rings and Swiss rolls 2.3 / 0.9 / 0.2 % were silently more than 1 % too
+        long, at about 0.7 / 1 / 4 times the cost; on digits in 2 to 50 dimensions none were at
+        "normal".
 
     Points a, b and tangent vectors v are arrays (..., D) or Gaussians; leading axes broadcast.
     Results are Gaussians: `source` tells what the numerics add ("numerical") from what uncertain
