@@ -26,11 +26,7 @@ MOST_NUMBERS = 2**15  # rows times numbers in a row at a time: more gain nothing
 
 def double_precision() -> AbstractContextManager:
     """JAX computes in float64 within."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64  # before JAX 0.8
-
-    return enable_x64()
+    return jax.enable_x64(True)
 
 
 def rounded_up(rows: int) -> int:
