@@ -104,8 +104,8 @@ def headlines(result: dict[str, Any]) -> list[str]:
         f"Over all rows probgeo is {two_digits(np.exp(np.log(faster).mean()))} times faster than "
         f"SciPy in the geometric mean, {two_digits(faster.min())} times where it gains least "
         f"({worst['kind']}, D = {worst['D']}; the goal is {GOAL:g} everywhere).",
-        f"Of our {count} geodesics {flagged} are flagged and {silent} are silently more than 1 % "
-        f"too long; of SciPy's {tried} these are {failed} and {wrong}.",
+        f"Flagged, and silently more than 1 % too long: {flagged} and {silent} of our {count} "
+        f"geodesics, {failed} and {wrong} of SciPy's {tried}.",
     ]
 
 

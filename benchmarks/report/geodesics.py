@@ -160,8 +160,8 @@ def text(result: dict[str, Any]) -> str:
         "more than 1 % longer than the shortest curve known (of any solver, or of three "
         "independent polygons of 64 segments brought to their least energy), or off the geodesic "
         "next to it by more than a hundredth of its extent. Times are totals, failures included, "
-        f"over the number of pairs. In {result['shorter_polygons']} cases a polygon was more than "
-        "1 % shorter than the curves of all solvers.",
+        "over the number of pairs. Pairs for which a polygon was more than 1 % shorter than the "
+        f"curves of all solvers: {result['shorter_polygons']}.",
         f"![Work against precision on geodesics](images/benchmarks/{PICTURE})",
         "All data sets together, by setting:",
         by_setting(rows),

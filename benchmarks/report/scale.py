@@ -27,11 +27,11 @@ class Scale:
         (5, 100, 20),
         (10, 40, 6),
         (30, 8, 2),
-        (50, 4, 1),
+        (50, 3, 1),
     )  # dimension, pairs, and how many of them SciPy solves
     charts: tuple[int, ...] = (2, 3, 5, 10, 20, 50)  # dimensions of spheres and ellipsoids
     maps: tuple[int, ...] = (2, 10)  # dimensions of exponential maps
-    means: tuple[tuple[int, int], ...] = ((2, 100), (5, 40), (10, 10), (30, 2), (50, 1))
+    means: tuple[tuple[int, int], ...] = ((2, 100), (5, 40), (10, 20), (30, 6), (50, 2))
     # dimension, and how many of the hundred points SciPy solves
     calibrated: tuple[tuple[str, float], ...] = (("hyperbolic", 0.1), ("cash04", 0.1))
     nodes: tuple[int, ...] = (32, 128, 512)
