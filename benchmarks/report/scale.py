@@ -31,8 +31,13 @@ class Scale:
     )  # dimension, pairs, and how many of them SciPy solves
     charts: tuple[int, ...] = (2, 3, 5, 10, 20, 50)  # dimensions of spheres and ellipsoids
     maps: tuple[int, ...] = (2, 10)  # dimensions of exponential maps
-    means: tuple[tuple[int, int], ...] = ((2, 100), (5, 40), (10, 20), (30, 6), (50, 2))
-    # dimension, and how many of the hundred points SciPy solves
+    means: tuple[tuple[int, int, int], ...] = (
+        (2, 100, 100),
+        (5, 100, 40),
+        (10, 100, 10),
+        (30, 40, 3),
+        (50, 10, 2),
+    )  # dimension, points, and how many of them SciPy solves
     calibrated: tuple[tuple[str, float], ...] = (("hyperbolic", 0.1), ("cash04", 0.1))
     nodes: tuple[int, ...] = (32, 128, 512)
     dense_nodes: tuple[int, ...] = (10, 20, 40)
@@ -55,7 +60,7 @@ SCALES = {
         digits=((2, 20, 5), (5, 10, 3)),
         charts=(2, 5),
         maps=(2,),
-        means=((2, 10),),
+        means=((2, 20, 10),),
         calibrated=(("bratu", 0.1),),
         nodes=(32, 128),
         dense_nodes=(10, 20),
