@@ -40,8 +40,9 @@ class Geodesic(Curve):
     n_minima : int array (...)
         How many distinct curves the search has met, local minima all of them.
     gap : array (...)
-        How much longer the second shortest of them is, relatively; infinite if there is none. A
-        small gap says that "the" shortest curve is a close call.
+        How much longer the second shortest of them is, relatively. A small gap says that "the"
+        shortest curve is a close call. Infinite if there is no other, or if all others fell behind
+        (by 4 % and more, or two better ones) before they were worth refining.
     start : str, or array of str (...)
         The start it was found from.
     """

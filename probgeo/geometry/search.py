@@ -101,17 +101,16 @@ class Candidates:
 
 def search(
     metric: Metric, landmarks: Landmarks, a: np.ndarray, b: np.ndarray, effort: Effort
-) -> tuple[list[Candidates], np.ndarray, np.ndarray]:
-    """Rivals for the shortest curves from a to b (n, D), in groups of one resolution each.
+) -> tuple[list[Candidates], np.ndarray]:
+    """Rivals for the shortest curves from a to b (n, D), and how many distinct curves were met.
 
-    And how many distinct curves were met (n,), and how many times as long as the shortest the next
-    one is of those that are no rivals (n,), on the polygons on which that was seen.
+    Rivals come in groups of one resolution each.
     """
     count = len(a)
     everyone = np.arange(count)
     if metric.is_flat:
         line = descend(metric, lines(a, b), everyone, LINE, effort)
-        return [line], np.ones(count, dtype=np.int64), np.full(count, np.inf)
+        return [line], np.ones(count, dtype=np.int64)
     found, tried = first_wave(metric, landmarks, a, b, effort)
     more = everyone if effort.always else np.flatnonzero(disagree(found, count, effort))
     if len(more) and len(landmarks):
@@ -121,7 +120,7 @@ def search(
         found = with_detours(metric, points, a, b, effort, found, more, untried)
         if metric.smoother(1.0) is not None:
             found = found.joined(continued(metric, a, b, more, effort))
-        _, minima, _ = distinct(found, count, effort.same, *effort.sieve[0])
+        _, minima = distinct(found, count, effort.same, *effort.sieve[0])
         more = everyone if effort.always else np.flatnonzero(minima >= effort.many)
         for points in (landmarks.sides[:, None], landmarks.pairs(effort.pairs)):
             untried = np.ones((len(more), len(points)), dtype=bool)
@@ -218,23 +217,22 @@ def disagree(found: Candidates, count: int, effort: Effort) -> np.ndarray:
 
 def sifted(
     metric: Metric, found: Candidates, count: int, effort: Effort
-) -> tuple[list[Candidates], np.ndarray, np.ndarray]:
-    """Rivals that are left on finer polygons, how many distinct curves there were, and the next.
+) -> tuple[list[Candidates], np.ndarray]:
+    """Rivals that are left on finer polygons, and how many distinct curves there were before.
 
     Members with a single curve stay as coarse as they are.
     """
     factor, most = effort.sieve[0]
-    found, minima, following = distinct(found, count, effort.same, factor, most)
+    found, minima = distinct(found, count, effort.same, factor, most)
     alone = np.bincount(found.owner, minlength=count)[found.owner] == 1
     single, several = found.take(np.flatnonzero(alone)), found.take(np.flatnonzero(~alone))
     if not len(several.owner):
-        return [single], minima, following
+        return [single], minima
     for factor, most in effort.sieve[1:]:
         fine = descend(metric, doubled(several.polygons), several.owner, several.start, effort)
         fine = replace(fine, steps=several.steps + fine.steps)
-        several, _, dropped = distinct(fine, count, effort.same, factor, most)
-        following = np.minimum(following, dropped)
-    return [part for part in (single, several) if len(part.owner)], minima, following
+        several, _ = distinct(fine, count, effort.same, factor, most)
+    return [part for part in (single, several) if len(part.owner)], minima
 
 
 def doubled(polygons: np.ndarray) -> np.ndarray:
@@ -251,20 +249,17 @@ def doubled(polygons: np.ndarray) -> np.ndarray:
 
 def distinct(
     found: Candidates, count: int, same: float, factor: float, most: int
-) -> tuple[Candidates, np.ndarray, np.ndarray]:
+) -> tuple[Candidates, np.ndarray]:
     """At most so many distinct curves for every member, and how many it has in all (count,).
 
-    Those that are left are not more than `factor` times as long as the shortest. How many times as
-    long the shortest of the others is comes last (count,), infinite if there is none.
+    Those that are left are not more than `factor` times as long as the shortest.
     """
     offsets = offsets_of(np.bincount(found.owner, minlength=count))
     keep, minima = np.zeros(len(found.owner), dtype=bool), np.zeros(count, dtype=np.int64)
-    following = np.full(count, np.inf)
-    highest = float(factor) ** 2  # energies are squares of lengths
     pick_distinct(
-        found.polygons, found.energy, offsets, same, highest, most, keep, minima, following
+        found.polygons, found.energy, offsets, same, float(factor) ** 2, most, keep, minima
     )
-    return found.take(np.flatnonzero(keep)), minima, np.sqrt(following)
+    return found.take(np.flatnonzero(keep)), minima
 
 
 @loop
@@ -277,14 +272,12 @@ def pick_distinct(
     most: int,
     keep: np.ndarray,
     minima: np.ndarray,
-    following: np.ndarray,
 ) -> None:
     """For every member the runs that are distinct and among the `most` of lowest energy.
 
     A run within `same` of its extent from one of lower energy is that one again. Runs of more than
-    `highest` times the lowest energy are counted among the minima, not kept; `following` is the
-    energy of the first that is not, over the lowest. Where nothing is finite the first run is kept:
-    the line, which will be flagged.
+    `highest` times the lowest energy are counted among the minima, not kept. Where nothing is
+    finite the first run is kept: the line, which will be flagged.
     """
     size, D = polygons.shape[1], polygons.shape[2]
     for m in range(len(offsets) - 1):
@@ -312,8 +305,6 @@ def pick_distinct(
                 count += 1
                 if count <= most and energy[n] <= highest * energy[order[0]]:
                     keep[n] = True
-                elif energy[order[0]] > 0.0:
-                    following[m] = min(following[m], energy[n] / energy[order[0]])
         if count == 0 and last > first:
             keep[first] = True
         minima[m] = count

@@ -68,12 +68,10 @@ def shortest(
             index.append(members)
         return taken(joined(parts), np.argsort(np.concatenate(index)))
     if guess is None:
-        found, minima, following = search(metric, landmarks, a, b, effort)
+        found, minima = search(metric, landmarks, a, b, effort)
         chains, owner, start = rivals(found, accuracy)
         first = competed(metric, chains, owner, start, a, b, accuracy)
         first.minima[:] = np.maximum(minima - first.refined.again, 1)
-        made = first.refined
-        np.minimum(made.second, following * (made.length - made.excess), out=made.second)
         for part in found:
             np.add.at(first.refined.evaluations, part.owner, SEGMENTS * part.steps)
     else:
