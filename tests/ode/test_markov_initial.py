@@ -8,7 +8,7 @@ import pytest
 from problems import arenstorf, lotka_volterra, pleiades, stiff_van_der_pol
 from scipy import integrate
 
-from probgeo import Gaussian, solve_ivp, solvers
+from probgeo import ConvergenceWarning, Gaussian, solve_ivp, solvers
 from probgeo.functions import NumpyFunction, as_field
 from probgeo.ode.curve import NOT_FINITE, OK, STIFF
 from probgeo.ode.markov import initial_loops as loops
@@ -279,6 +279,20 @@ class TestStiff:
         )
         assert curve.converged
         np.testing.assert_allclose(curve.mean(state.t)[:, 0], state.y[0], atol=2e-5)
+
+    def test_what_is_too_coarse_is_still_there(self):
+        """As a system its velocities, up to 1300 in the jumps, ask for more nodes than allowed."""
+
+        def system(t, y):
+            return np.stack([y[:, 1], 1000.0 * (1 - y[:, 0] ** 2) * y[:, 1] - y[:, 0]], axis=1)
+
+        solver = solvers.Markov(stiff=True)
+        with pytest.warns(ConvergenceWarning, match="finest mesh"):
+            curve = solve_ivp(NumpyFunction(system), (0.0, 3400.0), [2.0, 0.0], solver=solver)
+        second = solve_ivp(NumpyFunction(relaxation), (0.0, 3400.0), [2.0], [0.0], solver=solver)
+        t = np.array([500.0, 1200.0, 2000.0, 3000.0])
+        off = np.abs(curve.mean(t)[:, 0] - second.mean(t)[:, 0])
+        assert np.all(off < 3.0 * curve.std(t)[:, 0] + 1e-5)
 
     def test_robertson(self):
         solver = solvers.Markov(stiff=True)

@@ -73,11 +73,14 @@ def solve_initial(problem: Problem, solver: Settings) -> Curve:
 
 
 def _solve_some(problem: Problem, solver: Settings, members: np.ndarray) -> list[Solution]:
-    """Rounds over some members: those that are good enough leave, the others get smaller steps."""
+    """Rounds over some members: those that are good enough leave, the others get smaller steps.
+
+    Where these are too many, what the round before has come to is the answer, and flagged.
+    """
     share = np.full(len(members), FIRST_SHARE)
     evaluations = np.zeros(len(members), dtype=np.int64)
     done: list[Solution] = []
-    left = np.arange(len(members))
+    left, before = np.arange(len(members)), None
     for round_number in range(1, ROUNDS + 1):
         demand = _demand(solver, share[left])
         steps = _steps(problem, solver, members[left], demand)
@@ -91,11 +94,14 @@ def _solve_some(problem: Problem, solver: Settings, members: np.ndarray) -> list
         rounding = np.maximum(demand.rtol, demand.atol) <= SMALLEST_RTOL
         final = rounding | (solver.n_points is not None) | (round_number == ROUNDS)
         leave = good | final | (steps.status != OK)
-        done.append(_taken(solution, np.flatnonzero(leave)))
+        back = (steps.status != OK) & (before is not None)
+        done.append(_taken(solution, np.flatnonzero(leave & ~back)))
+        if before is not None and back.any():
+            done.append(_taken(before, np.flatnonzero(back)))
         if leave.all():
             break
         share[left] *= _smaller(excess) * (1.0 if round_number == 1 else INSISTENCE)
-        left = left[~leave]
+        left, before = left[~leave], _taken(solution, np.flatnonzero(~leave))
     return done
 
 
