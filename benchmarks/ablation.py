@@ -1,0 +1,283 @@
+"""Which tuning numbers of a room matter: halve and double each, and see what a set of problems says.
+
+    python benchmarks/ablation.py probgeo.ode [--only NAME,NAME] [--write]
+
+A tuning number is one that a module of the room assigns to a name in capitals. It is changed
+wherever it was imported to, all problems are solved, and it is put back. Counted are members
+solved, false successes, evaluations (what a solve costs, the same on every machine; the geometric
+mean over the problems), coverage of two standard deviations, and the median normalised squared
+error. A room has its problems in
+`ROOMS`. Numbers that a compiled loop has read are compiled in, and are listed as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import pkgutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+FACTORS = {"half": 0.5, "double": 2.0}
+FLOOR = 1e-12  # error of references, relative to the size of the solution
+WRONG = 1e-2  # relative error of a false success
+RESULTS = Path(__file__).parent / "results"
+
+
+class Number(NamedTuple):
+    module: str
+    name: str
+    value: Any
+
+    def changed(self, factor: float) -> Any:
+        """The number times a factor: counts stay whole, and at least one."""
+        if isinstance(self.value, int):
+            return max(1, round(self.value * factor))
+        return self.value * factor
+
+
+class Outcome(NamedTuple):
+    """What came of a batch: errors relative to the solution (P,), errors over bars (P, ...)."""
+
+    errors: np.ndarray
+    converged: np.ndarray
+    evaluations: int
+    z: np.ndarray
+
+
+class Score(NamedTuple):
+    solved: float
+    false: int
+    evaluations: float
+    coverage: float
+    square: float
+    print: tuple  # of all outcomes: equal if nothing at all has changed
+
+
+Case = Callable[[], Outcome]
+
+
+def tuning_numbers(room: str) -> list[Number]:
+    """All of a package."""
+    package = importlib.import_module(room)
+    paths = [m.name for m in pkgutil.walk_packages(package.__path__, room + ".")]
+    return [number for path in paths for number in _of_module(path)]
+
+
+def _of_module(path: str) -> Iterator[Number]:
+    module = importlib.import_module(path)
+    assert module.__file__ is not None
+    for node in ast.parse(Path(module.__file__).read_text()).body:
+        if not isinstance(node, ast.Assign):
+            continue
+        (target,) = node.targets
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        for name in names:
+            if not isinstance(name, ast.Name) or not name.id.isupper():
+                continue
+            value = getattr(module, name.id)
+            literal = all(not isinstance(x, ast.Name | ast.Attribute) for x in ast.walk(node.value))
+            if isinstance(value, int | float) and literal:
+                yield Number(path, name.id, value)
+
+
+def holders(number: Number) -> list[Any]:
+    """Modules that know the number by its name, its own first."""
+    loaded = [m for path, m in list(sys.modules.items()) if path.startswith("probgeo")]
+    return [m for m in loaded if vars(m).get(number.name, None) is getattr(
+        sys.modules[number.module], number.name)]  # fmt: skip
+
+
+def is_compiled_in(number: Number) -> bool:
+    functions = [getattr(f, "py_func", None) for m in holders(number) for f in vars(m).values()]
+    return any(f is not None and number.name in f.__code__.co_names for f in functions)
+
+
+@contextmanager
+def changed(number: Number, value: Any) -> Iterator[None]:
+    modules = holders(number)
+    try:
+        for module in modules:
+            setattr(module, number.name, value)
+        yield
+    finally:
+        for module in modules:
+            setattr(module, number.name, number.value)
+
+
+def score(cases: list[Case]) -> Score:
+    """All cases, with one weight for each member."""
+    outcomes = [case() for case in cases]
+    converged = np.concatenate([o.converged for o in outcomes])
+    errors = np.nan_to_num(np.concatenate([o.errors for o in outcomes]), nan=np.inf)
+    z = [row for o in outcomes for row, good in zip(o.z, o.converged, strict=True) if good]
+    inside = [np.mean(np.abs(row) <= 2) for row in z]
+    squares = [np.mean(row**2) for row in z]
+    evaluations = np.array([max(1, o.evaluations) for o in outcomes])
+    return Score(
+        float(converged.mean()),
+        int((errors[converged] > WRONG).sum()),
+        float(np.exp(np.log(evaluations).mean())),
+        float(np.mean(inside)),
+        float(np.median(squares)),
+        (evaluations.tobytes(), converged.tobytes(), np.round(np.log(errors + 1e-300), 6).tobytes(),
+         np.round(squares, 6).tobytes()),
+    )  # fmt: skip
+
+
+def judged(curve: Any, exact: np.ndarray | None, t: np.ndarray) -> Outcome:
+    """A curve against its solution (P, T, D); where there is none, every success is a false one."""
+    mean, std = curve.mean(t), curve.std(t)
+    count = int(np.sum(curve.n_evaluations))
+    converged = np.atleast_1d(curve.converged)
+    if exact is None:
+        return Outcome(np.full(len(converged), np.inf), converged, count, np.full(mean.shape, 9.0))
+    size = np.abs(exact).max(axis=(1, 2), keepdims=True)
+    off = mean - exact
+    errors = np.abs(off / size).max(axis=(1, 2))
+    return Outcome(errors, converged, count, off / np.hypot(std, FLOOR * size))
+
+
+# --- the problems of `probgeo.ode` ----------------------------------------------------------
+
+
+def ode_cases() -> list[Case]:
+    from probgeo import solvers
+
+    markov = [solvers.Markov(rtol=rtol) for rtol in (1e-2, 1e-4, 1e-7)]
+    dense = [solvers.Dense(n_points=12, error_model=model, fit_lengthscale=fit)
+             for model, fit in (("jacobian", True), ("linearised", False), ("bound", False))]  # fmt: skip
+    easy = ("bratu", "hyperbolic", "pendulum")
+    return [
+        *boundary_cases(markov, 0.1, 4),
+        *boundary_cases([solvers.Markov(rtol=rtol) for rtol in (1e-2, 1e-5)], 1e-3, 2),
+        *boundary_cases([solvers.Markov(rtol=1e-4)], 1e-4, 2),
+        *boundary_cases([solvers.Markov(n_points=30), *dense], 0.1, 4, easy),
+        *singular_cases(),
+        *initial_cases(markov, ("harmonic", "damped", "logistic", "lotka_volterra", "van_der_pol",
+                                "arenstorf", "pleiades")),
+        *initial_cases([solvers.Markov(rtol=1e-4, stiff=True)], ("stiff_van_der_pol", "damped")),
+        *initial_cases([solvers.Markov(n_points=60), *dense], ("damped", "logistic")),
+    ]  # fmt: skip
+
+
+def boundary_cases(
+    of_solvers: list, epsilon: float, copies: int, names: tuple[str, ...] | None = None
+) -> list[Case]:
+    from baselines import bvp_families, perturbed, solve_copies
+
+    def case(problems: list, solver: Any) -> Case:
+        t = np.sort(np.random.default_rng(0).uniform(*problems[0].t_span, 60))
+        exact = np.array([problem.solution(t) for problem in problems])
+        return lambda: judged(solve_copies(problems, solver), exact, t)
+
+    families = bvp_families(epsilon)
+    chosen = [perturbed(families[name], copies) for name in names or families]
+    return [case(problems, solver) for problems in chosen for solver in of_solvers]
+
+
+def singular_cases() -> list[Case]:
+    """y'' = -(n pi)^2 y between values that no solution has."""
+    from probgeo import solve_bvp
+
+    def case(n: int) -> Case:
+        t = np.linspace(0.0, 1.0, 9)
+        ends = np.zeros((1, 1)), np.ones((1, 1))
+        return lambda: judged(
+            solve_bvp(lambda t, y, dy: -((n * np.pi) ** 2) * y, (0.0, 1.0), *ends), None, t
+        )
+
+    return [case(n) for n in (1, 2, 5)]
+
+
+def initial_cases(of_solvers: list, names: tuple[str, ...]) -> list[Case]:
+    import problems
+
+    from probgeo import solve_ivp
+
+    def case(problem: Any, solver: Any) -> Case:
+        t = np.sort(np.random.default_rng(0).uniform(*problem.t_span, 60))
+        exact = problem.solution(t)[None]
+        starts = [v[None] for v in (problem.y0, problem.dy0) if v is not None]
+        return lambda: judged(
+            solve_ivp(problem.f, problem.t_span, *starts, solver=solver), exact, t
+        )
+
+    return [case(getattr(problems, name)(), solver) for name in names for solver in of_solvers]
+
+
+ROOMS: dict[str, Callable[[], list[Case]]] = {"probgeo.ode": ode_cases}
+
+
+# --- the table ------------------------------------------------------------------------------
+
+
+def line(label: str, value: Any, score: Score, base: Score) -> str:
+    if score.print == base.print and label:
+        return f"| {label} | {value:g} | nothing changes | | | | |"
+    cells = (f"{score.solved:.3f}", score.false, f"{score.evaluations / base.evaluations:.3f}",
+             f"{score.coverage:.3f}", f"{score.square:.2f}")  # fmt: skip
+    shown = f"{value:g}" if label else ""
+    return f"| {label} | {shown} | " + " | ".join(map(str, cells)) + " |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("room", choices=sorted(ROOMS))
+    parser.add_argument("--only", default="", help="names of numbers, separated by commas")
+    parser.add_argument("--cases", default="", help="only those made by functions so named")
+    parser.add_argument("--write", action="store_true", help="keep the table in results")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    cases = [c for c in ROOMS[options.room]() if c.__qualname__.startswith(options.cases)]
+    numbers = tuning_numbers(options.room)
+    base = score(cases)
+    lines = [
+        "| number | value | solved | false | evaluations | coverage | squared error |",
+        "|---|---|---|---|---|---|---|",
+        line("", 0.0, base, base),
+    ]
+
+    def add(text: str) -> None:
+        lines.append(text)
+        print(text, flush=True)
+
+    print(*lines, sep="\n", flush=True)
+    for number in numbers:
+        short = number.module.removeprefix(options.room + ".") + "." + number.name
+        if options.only and number.name not in options.only.split(","):
+            continue
+        if is_compiled_in(number):
+            add(f"| {short} | {number.value:g} | compiled in | | | | |")
+            continue
+        for label, factor in FACTORS.items():
+            value = number.changed(factor)
+            if value == number.value:
+                continue
+            try:
+                with changed(number, value):
+                    found = score(cases)
+            except Exception as error:  # noqa: BLE001  (that is a finding, too)
+                add(f"| {short}, {label} | {value:g} | {type(error).__name__} | | | | |")
+            else:
+                add(line(f"{short}, {label}", value, found, base))
+    if options.write:
+        heading = f"# Tuning numbers of `{options.room}`, halved and doubled\n\n"
+        about = (
+            f"Made by `python benchmarks/ablation.py {options.room} --write`. The first row is the "
+            "room as it is; evaluations are relative to it.\n\n"
+        )
+        path = RESULTS / f"ablation_{options.room.removeprefix('probgeo.')}.md"
+        path.write_text(heading + about + "\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
