@@ -7,7 +7,11 @@ named, and only those of probgeo and JAX, or ones that the reader hands over, ar
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable, Iterable
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,14 @@ from probgeo._checks import is_traced
 FORMAT = 2  # 1 was that of version 0.1
 STRUCTURE = "structure"
 TRUSTED = ("probgeo", "jax")  # packages whose classes and functions are found by name
+KINDS = {  # how other files begin
+    b"\x80": "it is a pickle, which could make anything happen and is not opened",
+    b"\x93NUMPY": "it is a single array (.npy)",
+}
+DAMAGED = (  # what NumPy and JSON say to files that are not as they were written
+    *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError),
+    *(TypeError, AttributeError, IndexError, NotImplementedError, RuntimeError, SyntaxError),
+)
 
 
 def save(result: Any, path: str | Path) -> Path:
@@ -28,7 +40,8 @@ def save(result: Any, path: str | Path) -> Path:
     result : Curve, Geodesic, Gaussian, Manifold, metric, solver or estimator
         Or a list, tuple or dict of such things.
     path : str or Path
-        `.npz` is added if there is no such ending.
+        `.npz` is added if there is no such ending. The file is there when all of it is written:
+        whoever is interrupted keeps the one that was there before.
 
     Returns
     -------
@@ -52,8 +65,21 @@ def save(result: Any, path: str | Path) -> Path:
         target = target.with_name(target.name + ".npz")
     named: dict[str, Any] = {str(k): array for k, array in enumerate(arrays)}
     named[STRUCTURE] = np.array(json.dumps(structure))
-    np.savez_compressed(target, **named)
+    with replacing(target) as file:
+        np.savez_compressed(file, **named)
     return target
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Any]:
+    """A file to write bytes to, that takes the place of `target` once it is complete."""
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
@@ -67,18 +93,39 @@ def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
         only names them.
     """
     own = {_name(x): x for x in known}
+    structure, arrays = _read(Path(path))
     try:
-        archive = np.load(Path(path), allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} was not written by probgeo.save: {error}") from error
-    with archive:
-        if STRUCTURE not in archive:
-            raise ValueError(f"{path} was not written by probgeo.save")
-        structure = json.loads(str(archive[STRUCTURE]))
-        if structure["format"] != FORMAT:
-            found = structure["format"]
-            raise ValueError(f"{path} has format {found}, this version reads {FORMAT}")
-        return _rebuild(structure["result"], lambda k: archive[str(k)], own)
+        return _rebuild(structure, lambda k: arrays[str(k)], own)
+    except NotFoundError as error:
+        raise ValueError(f"{path} {error}") from error
+    except DAMAGED as error:
+        raise ValueError(f"{path} was altered: its description does not fit ({error!r})") from error
+
+
+def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
+    """Description and arrays in a file. Reading all of it compares all checksums."""
+    with path.open("rb") as file:  # an OSError of its own, if that is not possible
+        start = file.read(8)
+    foreign = f"{path} was not written by probgeo.save: "
+    if not start.startswith(b"PK"):
+        kind = (what for mark, what in KINDS.items() if start.startswith(mark))
+        reason = "it is empty" if not start else next(kind, "it is not an archive of NumPy (.npz)")
+        raise ValueError(foreign + reason)
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is damaged: its end is missing, as if writing or copying stopped")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        structure = json.loads(str(arrays.pop(STRUCTURE))) if STRUCTURE in arrays else None
+    except DAMAGED as error:
+        if "pickle" in str(error):
+            raise ValueError(f"{foreign}it has pickled objects, which are not opened") from error
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(structure, dict) or not {"format", "result"} <= set(structure):
+        raise ValueError(f"{foreign}it has arrays, but no description of what they are")
+    if structure["format"] != FORMAT:
+        raise ValueError(f"{path} has format {structure['format']}, this version reads {FORMAT}")
+    return structure["result"], arrays
 
 
 # --- writing: a value as JSON, with numbers in place of its arrays --------------------------
@@ -182,13 +229,17 @@ def _assemble(cls: type, parts: dict[str, Any]) -> Any:
     return result
 
 
+class NotFoundError(ValueError):
+    """Of a class or function that a file names."""
+
+
 def _find(name: str, own: dict[str, Any]) -> Any:
     if name in own:
         return own[name]
     module, _, path = name.partition(":")
     if module.partition(".")[0] not in TRUSTED:
-        raise ValueError(
-            f"the file needs {path} of {module}, which is not looked up by name: "
+        raise NotFoundError(
+            f"needs {path} of {module}, which is not looked up by name: "
             f"pass it on, load(path, known=[{path}])"
         )
     try:
@@ -196,5 +247,5 @@ def _find(name: str, own: dict[str, Any]) -> Any:
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"the file needs {path} of {module}, which is not there") from error
+        raise NotFoundError(f"needs {path} of {module}, which is not there") from error
     return found

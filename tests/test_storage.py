@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pickle
+import re
 
 import jax
 import numpy as np
@@ -117,18 +119,92 @@ def test_a_file_cannot_call_what_it_names(tmp_path):
         load(tmp_path / "bad.npz")
 
 
-def test_other_files_are_refused(tmp_path):
-    np.savez(tmp_path / "other.npz", x=np.zeros(3))
-    (tmp_path / "text.npz").write_text("no archive")
-    for name in ("other", "text"):
-        with pytest.raises(ValueError, match=r"not written by probgeo\.save"):
-            load(tmp_path / f"{name}.npz")
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "none.npz")
-    structure = {"format": 99, "result": None}
-    np.savez(tmp_path / "new.npz", structure=np.array(json.dumps(structure)))
-    with pytest.raises(ValueError, match="format 99"):
-        load(tmp_path / "new.npz")
+class TestFilesThatAreNotAsWritten:
+    """Each is named, with what is wrong with it."""
+
+    def refusal(self, path, **options):
+        with pytest.raises(ValueError, match=re.escape(str(path))) as caught:
+            load(path, **options)
+        return str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            (b"", "it is empty"),
+            (b"no archive", "it is not an archive of NumPy"),
+            (pickle.dumps({"a": 1}), "it is a pickle"),
+        ],
+    )
+    def test_foreign(self, tmp_path, content, reason):
+        (tmp_path / "other.npz").write_bytes(content)
+        said = self.refusal(tmp_path / "other.npz")
+        assert f"was not written by probgeo.save: {reason}" in said
+
+    def test_arrays_of_others(self, tmp_path):
+        np.save(tmp_path / "one.npy", np.zeros(3))
+        assert "it is a single array" in self.refusal(tmp_path / "one.npy")
+        np.savez(tmp_path / "some.npz", x=np.zeros(3))
+        assert "no description of what they are" in self.refusal(tmp_path / "some.npz")
+        np.savez(tmp_path / "objects.npz", structure=np.array([{}], dtype=object))
+        assert "it has pickled objects" in self.refusal(tmp_path / "objects.npz")
+
+    def test_no_file_at_all(self, tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"none\.npz"):
+            load(tmp_path / "none.npz")
+
+    def test_a_format_of_the_future(self, tmp_path):
+        structure = {"format": 99, "result": None}
+        np.savez(tmp_path / "new.npz", structure=np.array(json.dumps(structure)))
+        assert "has format 99, this version reads" in self.refusal(tmp_path / "new.npz")
+
+    @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+    def test_truncated(self, curve, tmp_path, share):
+        whole = save(curve, tmp_path / "curve").read_bytes()
+        (tmp_path / "half.npz").write_bytes(whole[: int(share * len(whole))])
+        assert "is damaged: its end is missing" in self.refusal(tmp_path / "half.npz")
+
+    def test_one_byte_changed(self, tmp_path):
+        path = save(np.random.default_rng(0).normal(size=100), tmp_path / "numbers")
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        assert "is damaged" in self.refusal(path)
+
+    @pytest.mark.parametrize(
+        "result",
+        [
+            {"numpy": 7, "scalar": False},
+            {"something": 1},
+            {"class": "probgeo.gaussian:covariance_factor", "parts": {}},
+            {"dict": [1, 2]},
+        ],
+    )
+    def test_description_changed(self, tmp_path, result):
+        text = json.dumps({"format": FORMAT, "result": result})
+        np.savez(tmp_path / "a.npz", structure=np.array(text))
+        assert "was altered" in self.refusal(tmp_path / "a.npz")
+
+    def test_what_is_named_is_not_there(self, tmp_path):
+        text = json.dumps({"format": FORMAT, "result": {"function": "probgeo.gaussian:none"}})
+        np.savez(tmp_path / "a.npz", structure=np.array(text))
+        said = self.refusal(tmp_path / "a.npz")
+        assert "needs none of probgeo.gaussian, which is not there" in said
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_interruption_leaves_the_file_that_was_there(tmp_path, monkeypatch, error):
+    path = save([1.0], tmp_path / "a")
+
+    def interrupted(file, **arrays):
+        file.write(b"half of it")
+        raise error
+
+    monkeypatch.setattr(np, "savez_compressed", interrupted)
+    for name in ("a", "b"):
+        with pytest.raises(error):
+            save([2.0], tmp_path / name)
+    assert list(tmp_path.iterdir()) == [path]
+    assert load(path) == [1.0]
 
 
 def test_nothing_to_save_inside_of_a_transformation(tmp_path):
