@@ -53,9 +53,10 @@ def _others(ax, found):
     ax.plot(*found["scipy"].sol(TIMES)[:2], color=SCIPY, linewidth=2.5, zorder=5)
     ax.text(-0.28, 0.36, "straight line", fontsize=8)
     ax.text(-0.5, -0.06, "SciPy", color="#9a6a00", fontsize=9, weight="bold", ha="right")
-    longer = found["scipy_length"] / found["tight"].length.mean - 1.0
-    _say(ax, "SciPy, from the straight line", f"solve_bvp: success, length {found['scipy_length']:.2f},",
-         f"{100 * longer:.0f} % longer than the shortest")  # fmt: skip
+    length = found["scipy_length"]
+    longer = 100.0 * (length / found["tight"].length.mean - 1.0)
+    _say(ax, "SciPy, from the straight line", f"solve_bvp: success, length {length:.2f},",
+         f"{longer:.0f} % longer than the shortest")  # fmt: skip
 
 
 def _few_nodes(ax, found):
