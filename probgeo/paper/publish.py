@@ -1,7 +1,7 @@
-"""For maintainers: what a run found, into the README and the documentation.
+"""For maintainers: what a run found, into the documentation.
 
-`docs/paper_results.json` is the source; `docs/paper.md` and a block of the README follow from it,
-and a test compares them. After changing a caption or this file, `write_pages` writes both again.
+`docs/paper_results.json` is the source, `docs/paper.md` follows from it, and a test compares them.
+After changing a caption or this file, `write_page` writes the page again.
 """
 
 import json
@@ -27,16 +27,13 @@ from probgeo.paper.report import (
     total,
 )
 
-START = "<!-- measured: written by probgeo reproduce --publish -->"
-END = "<!-- end of measured -->"
 RESULTS = Path("docs/paper_results.json")
 PAGE = Path("docs/paper.md")
 PICTURES = Path("docs/images/paper")
-COVER = "fig3"  # whose picture the README shows
 
 
 def publish(root: Path, out: Path) -> None:
-    """Copy results and pictures of a run into a repository and write the pages on them.
+    """Copy results and pictures of a run into a repository and write the page on them.
 
     Parameters
     ----------
@@ -55,7 +52,7 @@ def publish(root: Path, out: Path) -> None:
         raise ValueError(
             f"{failed[0]} ended in an error, run it again: {records[failed[0]]['error']}"
         )
-    pages = _pages(root, records)  # before anything is written: it may fail
+    page = paper_page(records)  # before anything is written: it may fail
     pictures = [file for record in records.values() for file in record["files"]]
     missing = [file for file in pictures if not (out / file).exists()]
     if missing:
@@ -68,12 +65,12 @@ def publish(root: Path, out: Path) -> None:
     for file in pictures:
         shutil.copyfile(out / file, root / PICTURES / file)
     shutil.copyfile(source, root / RESULTS)
-    _write(pages)
+    _write(root, page)
 
 
-def write_pages(root: Path) -> None:
-    """Write the page and the block of the README again, from results published before."""
-    _write(_pages(root, _load(root / RESULTS)))
+def write_page(root: Path) -> None:
+    """Write the page again, from results published before."""
+    _write(root, paper_page(_load(root / RESULTS)))
 
 
 def paper_page(records: Records) -> str:
@@ -90,7 +87,7 @@ def paper_page(records: Records) -> str:
         "## The abstract",
         "Statements about the whole, answered from the experiments below. Where no experiment "
         "answers one, it says so.",
-        _table(whole, why=True),
+        _table(whole),
         "## The experiments",
         f"{tally(own)}.",
     ]
@@ -101,48 +98,8 @@ def paper_page(records: Records) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def readme_block(records: Records) -> str:
-    """What stands in the README between `START` and `END`, which are part of it."""
-    cover = records.get(COVER, {})
-    if not cover.get("files"):
-        raise ValueError(f"the README shows the picture of {COVER}, which has not been run")
-    file = cover["files"][0]
-    claims = [claim for record in in_order(records).values() for claim in record.get("claims", [])]
-    parts = [
-        START,
-        f"![{_text(alt(cover, file))}]({(PICTURES / file).as_posix()})",
-        f"{_text(cover['title'])}. {_text(' '.join(paragraphs(COVER)))}",
-        _run(records),
-        _table(claims, why=False),
-        f"{tally(claims)}. [Why, claim by claim, with all figures]({PAGE.as_posix()}).",
-        END,
-    ]
-    return "\n\n".join(parts)
-
-
-def with_block(readme: str, block: str) -> str:
-    """A README with its block replaced."""
-    if (
-        readme.count(START) != 1
-        or readme.count(END) != 1
-        or readme.index(END) < readme.index(START)
-    ):
-        raise ValueError(f"README.md must have the line {START!r} once, and after it {END!r} once")
-    return readme[: readme.index(START)] + block + readme[readme.index(END) + len(END) :]
-
-
-def _pages(root: Path, records: Records) -> dict[Path, str]:
-    readme = root / "README.md"
-    block = readme_block(records)
-    return {
-        readme: with_block(readme.read_text(encoding="utf-8"), block),
-        root / PAGE: paper_page(records),
-    }
-
-
-def _write(pages: dict[Path, str]) -> None:
-    for path, text in pages.items():
-        path.write_text(text, encoding="utf-8")
+def _write(root: Path, page: str) -> None:
+    (root / PAGE).write_text(page, encoding="utf-8")
 
 
 def _load(path: Path) -> Records:
@@ -159,7 +116,7 @@ def _section(name: str, records: Records) -> list[str]:
         f"### {_text(record['title'])}",
         *(f"![{_text(alt(record, file))}]({folder}/{file})" for file in record["files"]),
         *map(_text, paragraphs(name)),
-        *([_table(record["claims"], why=True)] if record["claims"] else []),
+        *([_table(record["claims"])] if record["claims"] else []),
     ]
 
 
@@ -169,14 +126,11 @@ def _run(records: Records) -> str:
     )
 
 
-def _table(claims: Iterable[dict[str, str]], *, why: bool) -> str:
-    rows = [
-        "| the paper | measured here | verdict |" + " why |" * why,
-        "| --- | --- | --- |" + " --- |" * why,
-    ]
+def _table(claims: Iterable[dict[str, str]]) -> str:
+    rows = ["| the paper | measured here | verdict | why |", "| --- | --- | --- | --- |"]
     for claim in claims:
         verdict = f"{MARKS.get(claim['verdict'], '?')} {claim['verdict']}"
-        cells = [claim["paper"], claim["measured"], verdict] + [claim.get("why", "")] * why
+        cells = [claim["paper"], claim["measured"], verdict, claim.get("why", "")]
         rows.append("| " + " | ".join(map(_text, cells)) + " |")
     return "\n".join(rows)
 

@@ -1,4 +1,4 @@
-"""The report, the published pages, and that they say what the records say."""
+"""The report, the published page, and that they say what the records say."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from probgeo.paper import publish as publishing
 from probgeo.paper import run
 from probgeo.paper.experiment import Settings
-from probgeo.paper.publish import paper_page, publish, readme_block, with_block, write_pages
+from probgeo.paper.publish import paper_page, publish, write_page
 from probgeo.paper.report import kind_of_run, write_report
 from probgeo.paper.run import EXPERIMENTS
 from tests.paper import synthetic
@@ -166,8 +166,7 @@ def out(tmp_path):
 @pytest.fixture
 def root(tmp_path):
     (tmp_path / "root/docs").mkdir(parents=True)
-    readme = f"# Before\n\n{publishing.START}\nfrom before\n{publishing.END}\n\nAfter\n"
-    (tmp_path / "root/README.md").write_text(readme)
+    (tmp_path / "root/README.md").write_text("# By hand\n")
     return tmp_path / "root"
 
 
@@ -176,32 +175,30 @@ def files_of(root):
 
 
 class TestPublish:
-    def test_results_pictures_page_and_readme(self, root, out):
+    def test_results_pictures_and_page_but_not_the_readme(self, root, out):
         publish(root, out)
         files = files_of(root)
         assert files[publishing.RESULTS] == (out / "results.json").read_bytes()
         for file in ("fig1.png", "fig1_animated.gif", "fig3.png"):
             assert files[publishing.PICTURES / file] == (out / file).read_bytes()
-        readme = (root / "README.md").read_text(encoding="utf-8")
-        assert readme.startswith("# Before\n\n")
-        assert readme.endswith("\n\nAfter\n")
-        assert "from before" not in readme
-        assert "| Means agree. | measured | ✓ agrees |" in readme
+        page = (root / publishing.PAGE).read_text(encoding="utf-8")
+        assert "| Means agree. | measured | ✓ agrees |" in page
+        assert files[Path("README.md")] == b"# By hand\n"
 
     def test_links_lead_somewhere(self, root, out):
         (root / "docs/errata.md").touch()
         publish(root, out)
-        for page in (root / "README.md", root / publishing.PAGE):
-            targets = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
-            assert targets
-            assert [t for t in targets if not (page.parent / t).exists()] == []
+        page = root / publishing.PAGE
+        targets = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+        assert targets
+        assert [t for t in targets if not (page.parent / t).exists()] == []
 
     def test_twice_is_once(self, root, out):
         publish(root, out)
         once = files_of(root)
         publish(root, out)
         assert files_of(root) == once
-        write_pages(root)
+        write_page(root)
         assert files_of(root) == once
 
     def test_pictures_of_an_earlier_run_go(self, root, out):
@@ -209,14 +206,6 @@ class TestPublish:
         (root / publishing.PICTURES / "fig0.png").touch()
         publish(root, out)
         assert not (root / publishing.PICTURES / "fig0.png").exists()
-
-    @pytest.mark.parametrize("readme", ["# None\n", f"{publishing.END}\n{publishing.START}\n"])
-    def test_a_readme_without_markers_is_an_error_and_nothing_is_written(self, root, out, readme):
-        (root / "README.md").write_text(readme)
-        before = files_of(root)
-        with pytest.raises(ValueError, match=re.escape(publishing.START)):
-            publish(root, out)
-        assert files_of(root) == before
 
     def test_an_experiment_that_failed_is_not_published(self, root, tmp_path):
         write_report(tmp_path, synthetic.records())
@@ -227,31 +216,25 @@ class TestPublish:
         with pytest.raises(FileNotFoundError, match="probgeo reproduce"):
             publish(root, tmp_path / "nowhere")
 
-    def test_a_missing_picture_is_an_error(self, root, out):
+    def test_a_missing_picture_is_an_error_and_nothing_is_written(self, root, out):
         (out / "fig1.png").unlink()
+        before = files_of(root)
         with pytest.raises(FileNotFoundError, match=r"fig1\.png"):
             publish(root, out)
-
-    def test_the_readme_needs_its_picture(self):
-        found = synthetic.without_errors()
-        del found["fig3"]
-        with pytest.raises(ValueError, match="fig3"):
-            readme_block(found)
+        assert files_of(root) == before
 
 
 class TestPage:
     def test_claims_do_not_break_the_tables(self):
-        found = synthetic.without_errors()
-        for text in (paper_page(found), readme_block(found)):
-            assert "<script" not in text
-            rows = [line for line in text.splitlines() if line.startswith("|")]
-            assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} <= {4, 5}
+        text = paper_page(synthetic.without_errors())
+        assert "<script" not in text
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}
 
     def test_the_order_of_the_records_does_not_matter(self):
         found = synthetic.without_errors()
         again = dict(reversed(found.items()))
         assert paper_page(found) == paper_page(again)
-        assert readme_block(found) == readme_block(again)
 
     def test_statements_of_the_abstract_are_answered_from_the_numbers(self):
         answers = {q.paper: q.answer(synthetic.without_errors()) for q in publishing.ABSTRACT}
@@ -287,12 +270,10 @@ class TestPage:
         assert "### Not run" in paper_page(synthetic.without_errors())
 
 
-def test_published_pages_follow_from_their_results():
+def test_the_published_page_follows_from_its_results():
     records = json.loads((ROOT / publishing.RESULTS).read_text(encoding="utf-8"))
-    again = "it does not follow from docs/paper_results.json: run probgeo.paper.publish.write_pages"
+    again = "it does not follow from docs/paper_results.json: run probgeo.paper.publish.write_page"
     assert (ROOT / publishing.PAGE).read_text(encoding="utf-8") == paper_page(records), again
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme == with_block(readme, readme_block(records)), again
     for file in (file for record in records.values() for file in record["files"]):
         assert (ROOT / publishing.PICTURES / file).exists()
 
