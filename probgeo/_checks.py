@@ -51,6 +51,8 @@ def as_covariance(name: str, value: Any, shape: tuple[int, ...]) -> Any:
         cov = np.array(np.broadcast_to(given, shape))
     except ValueError as error:
         raise ValueError(f"{name} must have shape {shape}, got {given.shape}") from error
+    if given.shape[-2:] != shape[-2:]:  # a number would fill the whole matrix
+        raise ValueError(f"{name} must have shape {shape}, got {given.shape}")
     size = np.abs(cov).max(initial=0.0)
     if not np.allclose(cov, cov.swapaxes(-1, -2), rtol=1e-9, atol=1e-12 * size):
         raise ValueError(f"{name} must be symmetric")
@@ -102,6 +104,14 @@ def as_t_span(value: Any) -> tuple[float, float]:
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """`value`, if it is one of the choices."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {choices}, got {value!r}")
     return value
+
+
+def as_generator(name: str, seed: Any) -> np.random.Generator:
+    """Random numbers that are the same for the same seed."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} must be a whole number >= 0, got {seed!r}") from error

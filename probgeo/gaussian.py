@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from probgeo._checks import as_covariance, as_float_array, is_traced
+from probgeo._checks import (
+    as_covariance,
+    as_float_array,
+    as_generator,
+    as_whole_number,
+    is_traced,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -80,7 +86,8 @@ class Gaussian:
 
     def sample(self, seed: int, n: int) -> np.ndarray:
         """`n` independent draws (n, ..., D), the same for the same seed."""
-        noise = np.random.default_rng(seed).standard_normal((n, *self.mean.shape))
+        shape = (as_whole_number("n", n, 0), *self.mean.shape)
+        noise = as_generator("seed", seed).standard_normal(shape)
         return self.mean + np.einsum("...ij,n...j->n...i", covariance_factor(self.cov), noise)
 
     def __repr__(self) -> str:
@@ -102,7 +109,10 @@ class ScalarGaussian(Gaussian):
 
     def __init__(self, mean: Any, cov: Any = 0.0) -> None:
         mean = as_float_array("mean", mean)
-        variance = np.broadcast_to(as_float_array("cov", cov), mean.shape)
+        variance = as_float_array("cov", cov)
+        if variance.shape not in ((), mean.shape):
+            raise ValueError(f"cov must have shape {mean.shape}, got {variance.shape}")
+        variance = np.broadcast_to(variance, mean.shape)
         if np.any(variance < 0):
             raise ValueError(f"cov must not be negative, got {variance}")
         object.__setattr__(self, "mean", mean)
@@ -115,8 +125,8 @@ class ScalarGaussian(Gaussian):
 
     def sample(self, seed: int, n: int) -> np.ndarray:
         """`n` independent draws (n, ...), the same for the same seed."""
-        shape = (n, *np.shape(self.mean))
-        return self.mean + self.std * np.random.default_rng(seed).standard_normal(shape)
+        shape = (as_whole_number("n", n, 0), *np.shape(self.mean))
+        return self.mean + self.std * as_generator("seed", seed).standard_normal(shape)
 
     def __repr__(self) -> str:
         if is_traced(self.mean) or np.size(self.mean) > SHOWN:

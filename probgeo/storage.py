@@ -60,7 +60,7 @@ def save(result: Any, path: str | Path) -> Path:
     """
     arrays: list[np.ndarray] = []
     structure = {"format": FORMAT, "result": _describe(result, arrays, "result")}
-    target = Path(path)
+    target = _as_path(path)
     if target.suffix != ".npz":
         target = target.with_name(target.name + ".npz")
     named: dict[str, Any] = {str(k): array for k, array in enumerate(arrays)}
@@ -92,14 +92,27 @@ def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
         Those of your own that the result is made of, for instance the function of a metric. A file
         only names them.
     """
-    own = {_name(x): x for x in known}
-    structure, arrays = _read(Path(path))
+    own = {_name(x): x for x in _as_known(known)}
+    structure, arrays = _read(_as_path(path))
     try:
         return _rebuild(structure, lambda k: arrays[str(k)], own)
     except NotFoundError as error:
         raise ValueError(f"{path} {error}") from error
     except DAMAGED as error:
         raise ValueError(f"{path} was altered: its description does not fit ({error!r})") from error
+
+
+def _as_path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the name of a file, got {path!r}")
+    return Path(path)
+
+
+def _as_known(known: Any) -> list:
+    listed = list(known) if isinstance(known, Iterable) else [known]
+    if not all(hasattr(x, "__qualname__") for x in listed):
+        raise TypeError(f"known must be a list of classes and functions, got {known!r}")
+    return listed
 
 
 def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:

@@ -217,7 +217,7 @@ class TracedClosureError(TypeError):
 
 
 class WrongShapeError(ValueError):
-    """A function returned something that is not an array of the right shape."""
+    """A function returned something that is not a real array of the right shape."""
 
 
 def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> tuple[int, ...]:
@@ -228,6 +228,8 @@ def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> t
         raise WrongShapeError(
             f"{call.signature} must return {wanted_text} {where}, got {described}"
         )
+    if "complex" in str(getattr(got, "dtype", "")):  # of any framework
+        raise WrongShapeError(f"{call.signature} must return real numbers, got {got.dtype}")
     return tuple(shape)
 
 

@@ -329,7 +329,7 @@ def _formula(
         return t, *state, *(() if without else (jax.tree.unflatten(tree, leaves or []),))
 
     def field(*row: Any) -> jax.Array:
-        return get()(*arguments(*row))
+        return jnp.asarray(get()(*arguments(*row)), float)
 
     def jacobian(*row: Any) -> jax.Array:
         if hasattr(get(), "jacobian"):
@@ -368,7 +368,7 @@ class JaxRowFunction(RowFunction):
             D = self.dimension
 
             def make(get: Callable) -> Callable:
-                formula = formulas.OF_ROWS[what](jax, lambda x: jnp.asarray(get()(x)))
+                formula = formulas.OF_ROWS[what](jax, lambda x: jnp.asarray(get()(x), x.dtype))
                 return lambda row, _: formula(*row.reshape(-1, D))
 
             program = self._programs[what] = program_of(self.f, (what, D), make)

@@ -17,7 +17,7 @@ Method = Literal["linearised", "sampled"]
 FLAGS = (
     "",
     "the metric is not positive definite at one of the ends",
-    "the length is not finite: the metric is not positive definite on the way",
+    "the length is zero or not finite: the metric is not positive definite on the way",
     "longer than the straight line",
     "longer than another curve that was found",
 )

@@ -54,7 +54,8 @@ def packed(
     if not usable.all():
         posterior = with_gaps(posterior, usable)
     flag = np.where(found.longer, LONGER_THAN_LINE, FINE)
-    flag = np.where(np.isfinite(made.length), flag, NO_LENGTH)
+    apart = (ends.a != ends.b).any(axis=1)[index]
+    flag = np.where(np.isfinite(made.length) & ((made.length > 0) | ~apart), flag, NO_LENGTH)
     with np.errstate(divide="ignore", invalid="ignore"):
         gap = np.where(made.length > 0, made.second / (made.length - made.excess) - 1.0, np.inf)
     return Geodesic(

@@ -7,7 +7,7 @@ import numpy as np
 
 from probgeo._checks import as_whole_number
 from probgeo.metrics.inputs import as_data
-from probgeo.metrics.lmnn import lmnn_diagonal
+from probgeo.metrics.lmnn import as_labels, lmnn_diagonal
 from probgeo.metrics.local import LocalMetrics
 
 
@@ -84,7 +84,9 @@ def from_lmnn(
 
 
 def _clusters(y: Any, n_clusters: int | None, count: int, seed: int) -> np.ndarray:
-    target = np.asarray(y)
+    target, seed = as_labels("y", y), as_whole_number("seed", seed, 0)
+    if n_clusters is not None:
+        n_clusters = as_whole_number("n_clusters", n_clusters, 1)
     if target.ndim not in (1, 2) or len(target) != count:
         raise ValueError(f"y must have shape ({count},) or ({count}, T), got {target.shape}")
     if target.ndim == 1 and target.dtype.kind in "iubUS":

@@ -95,7 +95,8 @@ def lmnn_diagonal(
     data = as_data("X", X, least=2)
     classes = _as_labels(labels, len(data))
     count = as_whole_number("n_neighbors", n_neighbors, 1)
-    if not 0.0 < mu < 1.0:
+    mu = as_positive("mu", mu)
+    if not mu < 1.0:
         raise ValueError(f"mu must lie between 0 and 1, got {mu}")
     tolerance = as_positive("tolerance", tolerance)
     rounds = as_whole_number("max_rounds", max_rounds, 1)
@@ -235,8 +236,8 @@ def _anchors(labels: np.ndarray, anchor: Any, n_neighbors: int) -> np.ndarray:
     names, sizes = np.unique(labels, return_counts=True)
     if len(names) < 2:
         raise ValueError(f"labels must name at least two classes, got only {names[0]!r}")
-    wanted = names if anchor is None else names[names == anchor]
-    if not len(wanted):
+    wanted = names if anchor is None or np.ndim(anchor) else names[names == anchor]
+    if np.ndim(anchor) or not len(wanted):
         raise ValueError(f"anchor must be one of the labels, got {anchor!r}")
     for name, size in zip(names, sizes, strict=True):
         if name in wanted and size <= n_neighbors:
@@ -247,8 +248,19 @@ def _anchors(labels: np.ndarray, anchor: Any, n_neighbors: int) -> np.ndarray:
     return np.flatnonzero(np.isin(labels, wanted))
 
 
+def as_labels(name: str, value: Any) -> np.ndarray:
+    """`value` as an array of numbers, strings or booleans."""
+    try:
+        labels = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array, got {value!r}") from error
+    if labels.dtype.kind not in "biufUSO":
+        raise TypeError(f"{name} must be numbers or strings, got {value!r}")
+    return labels
+
+
 def _as_labels(value: Any, count: int) -> np.ndarray:
-    labels = np.asarray(value)
+    labels = as_labels("labels", value)
     if labels.shape != (count,):
         raise ValueError(f"labels must have shape ({count},), one a point, got {labels.shape}")
     if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):

@@ -55,6 +55,7 @@ def from_local_pca(
         near = as_whole_number("n_neighbors", n_neighbors, 2)
         if near > N:
             raise ValueError(f"n_neighbors must not exceed the {N} points of X, got {near}")
+    seed = as_whole_number("seed", seed, 0)
     kept = D if n_components is None else as_whole_number("n_components", n_components, 1)
     if kept > D:
         raise ValueError(f"n_components must not exceed the {D} dimensions of X, got {kept}")

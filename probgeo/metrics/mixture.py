@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from probgeo._checks import as_positive, as_whole_number
+from probgeo._checks import as_positive, as_whole_number, one_of
 from probgeo.metrics.inputs import as_data
 from probgeo.metrics.local import LocalMetrics
 
@@ -49,8 +49,8 @@ def from_mixture(
     count = as_whole_number("n_components", n_components, 1)
     runs = as_whole_number("n_init", n_init, 1)
     steps = as_whole_number("max_iter", max_iter, 1)
-    if covariance_type not in ("full", "diag"):
-        raise ValueError(f"covariance_type must be 'full' or 'diag', got {covariance_type!r}")
+    seed = as_whole_number("seed", seed, 0)
+    one_of("covariance_type", covariance_type, ("full", "diag"))
     data = as_data("X", X, least=max(count, 2))
     nugget = as_positive("regularisation", regularisation)
     from sklearn.mixture import GaussianMixture  # slow to import, and needed only here

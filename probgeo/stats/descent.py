@@ -167,6 +167,8 @@ class Descent:
             cov = cov + left
             precise = view.norm(cov) <= self.target
             settled = line.step <= max(self.target, line.numerical)
+            if settled and not self.can_go(view, step):
+                return self.finished(view, cov)
             if settled and (precise or self.at_its_finest):
                 if self.out_of_time or not self.far or np.all(view.logs.lead > 0.0):
                     return self.finished(self.moved(view, step), cov)
@@ -184,6 +186,11 @@ class Descent:
                 return self.finished(view, cov)
             view = following
 
+    def can_go(self, view: View, step: np.ndarray) -> bool:
+        """Whether the metric is one where a step leads."""
+        point = retracted(self.manifold.metric, view.point, step)
+        return _is_positive(tensor_at(self.manifold.metric, point))
+
     @property
     def far(self) -> bool:
         """Whether mu has gone so far that it matters if other geodesics have become shorter."""
@@ -200,6 +207,8 @@ class Descent:
             self.note(view, step, A @ view.noise @ A.T + added)
             end = self.manifold.exp(view.point, step, source="numerical", progress=False)
             added = turn @ added @ turn.T + end.cov
+            if not _is_positive(tensor_at(self.manifold.metric, end.mean)):
+                return self.finished(view, A @ view.noise @ A.T + added)
             view = self.at(end.mean, view.logs)
             if self.out_of_time:
                 return self.finished(view, A @ view.noise @ A.T + added)
@@ -240,8 +249,7 @@ class Descent:
     def line_search(self, view: View, step: np.ndarray, doubt: bool) -> View | None:
         slope = float(view.v @ view.tensor @ step)
         for size in 0.5 ** np.arange(HALVINGS):
-            point = retracted(self.manifold.metric, view.point, size * step)
-            if not _is_positive(tensor_at(self.manifold.metric, point)):
+            if not self.can_go(view, size * step):
                 continue
             new = self.after(view, size * step, doubt)
             slack = SLACK * view.value + DEVIATIONS * (view.value_std + new.value_std)

@@ -1,10 +1,13 @@
 """What all estimators share: how data, weights and manifolds are checked, progress and tables."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from probgeo.geometry import Manifold
@@ -39,11 +42,15 @@ class ManifoldEstimator(BaseEstimator):
         return given
 
     def _points(self, X: Any, *, reset: bool, least: int = 1) -> np.ndarray:
-        points = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=least)
+        with naming("X"):
+            points = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=least)
         return np.ascontiguousarray(points)
 
     def _weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        with naming("sample_weight"):
+            return _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
 
     def _warn(self, message: str) -> None:
         warnings.warn(
@@ -69,6 +76,22 @@ class ManifoldEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
+
+
+def as_random_state(seed: Any) -> np.random.RandomState:
+    """What scikit-learn makes of `random_state`."""
+    with naming("random_state"):
+        return check_random_state(seed)
+
+
+@contextmanager
+def naming(argument: str) -> Iterator[None]:
+    """Errors of scikit-learn's checks, with the argument that they are about."""
+    try:
+        yield
+    except (OverflowError, TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{argument}: {error}") from error
 
 
 def merged(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

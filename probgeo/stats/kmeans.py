@@ -4,14 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import ClusterMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_whole_number
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
-from probgeo.stats.estimator import ManifoldEstimator, iterations_bar, merged
+from probgeo.stats.estimator import ManifoldEstimator, as_random_state, iterations_bar, merged
 from probgeo.stats.mean import FrechetMean
 
 DOUBTFUL = 2.0  # standard deviations of the difference of two distances
@@ -118,7 +117,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
             raise ValueError(f"n_samples={len(points)} should be >= n_clusters={count}.")
         as_whole_number("max_iter", self.max_iter, 1)
         manifold = self._fit_manifold(points, y)
-        rng = check_random_state(self.random_state)
+        rng = as_random_state(self.random_state)
         distinct, totals = merged(points, weights)
         runs = [
             self._run(manifold, distinct, totals, rng)

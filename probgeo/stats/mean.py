@@ -3,14 +3,13 @@
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils import check_random_state
 
-from probgeo._checks import as_positive, as_whole_number, one_of
+from probgeo._checks import as_float_array, as_positive, as_whole_number, one_of
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs
 from probgeo.stats.descent import Centre, CentreRule, Descent, Iterate
-from probgeo.stats.estimator import ManifoldEstimator, iterations_bar, merged
+from probgeo.stats.estimator import ManifoldEstimator, as_random_state, iterations_bar, merged
 
 POWER = {"mean": 2.0, "median": 1.0}
 FEW = 64  # points that say where the centre of many is, to an eighth of their spread
@@ -125,7 +124,7 @@ def _is_better(new: Centre, old: Centre) -> bool:
 
 def _sample(X: np.ndarray, weights: np.ndarray, count: int, seed: Any) -> np.ndarray:
     """Some of the data, those of much weight more often, perhaps repeatedly."""
-    chosen = check_random_state(seed).choice(len(X), count, p=weights / weights.sum())
+    chosen = as_random_state(seed).choice(len(X), count, p=weights / weights.sum())
     return np.ascontiguousarray(X[np.sort(chosen)])
 
 
@@ -134,13 +133,13 @@ def _first_points(
 ) -> np.ndarray:
     """Where to start: a given point, or the data nearest to their average, then random ones."""
     if init is not None:
-        point = np.array(init.mean if isinstance(init, Gaussian) else init, dtype=float)
-        if point.shape != X.shape[1:] or not np.isfinite(point).all():
+        point = as_float_array("init", init.mean if isinstance(init, Gaussian) else init)
+        if point.shape != X.shape[1:]:
             raise ValueError(f"init must be a finite point of shape {X.shape[1:]}, got {init!r}")
         return point[None]
     average = np.average(X, axis=0, weights=weights)
     nearest = X[np.argmin(np.sum((X - average) ** 2, axis=1))]
-    others = check_random_state(seed).permutation(len(X))[: count - 1]
+    others = as_random_state(seed).permutation(len(X))[: count - 1]
     return np.concatenate([nearest[None], X[others]])
 
 

@@ -151,7 +151,8 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         data are `3 * explained_variance_[k] ** 0.5`.
         """
         check_is_fitted(self)
-        if not 0 <= k < self.n_components_:
+        k = as_whole_number("k", k, 0)
+        if k >= self.n_components_:
             raise ValueError(f"k must be from 0 to {self.n_components_ - 1}, got {k!r}")
         v = self.components_
         velocity = Gaussian.unchecked(reach * v.mean[k], reach**2 * v.cov[k])

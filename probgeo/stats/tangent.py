@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.logarithms import Logs, logarithms
 from probgeo.stats.descent import tensor_at
-from probgeo.stats.estimator import ManifoldEstimator, merged
+from probgeo.stats.estimator import ManifoldEstimator, merged, naming
 from probgeo.stats.mean import FrechetMean
 
 
@@ -64,7 +64,8 @@ class AtTheMean(ManifoldEstimator):
 
     def _coordinates(self, Z: Any, count: int) -> np.ndarray:
         check_is_fitted(self)
-        given = check_array(Z, dtype=np.float64)
+        with naming("Z"):
+            given = check_array(Z, dtype=np.float64)
         if given.shape[1] != count:
             raise ValueError(f"Z must have shape (P, {count}), got {given.shape}")
         return given
