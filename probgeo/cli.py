@@ -1,13 +1,16 @@
 """The command line: `probgeo reproduce`, `probgeo fit`, `probgeo geodesic`."""
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from probgeo.commands.options import parser
+from probgeo.commands.options import SHARPNESS, parser
 from probgeo.commands.tables import InputError, Table, read_table
 
 if TYPE_CHECKING:
@@ -15,18 +18,24 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; 0 if it worked, 1 if a figure failed, 2 if what was asked makes no sense."""
+    """Run a command.
+
+    0 if it worked, 1 if a figure failed, 2 if what was asked makes no sense, 130 if interrupted.
+    """
+    began = time.perf_counter()
     try:
         arguments = parser().parse_args(argv)
     except SystemExit as stop:  # --help, or a complaint that argparse has printed
         return int(stop.code or 0)
+    arguments.began = began
     try:
         return COMMANDS[arguments.command](arguments)
     except (InputError, OSError) as error:
         _complain(arguments, f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        _complain(arguments, "stopped")
+        kept = "what is finished is kept" if arguments.command == "reproduce" else "nothing written"
+        _complain(arguments, f"stopped, {kept}")
         return 130
 
 
@@ -64,35 +73,42 @@ def _fit(arguments: argparse.Namespace) -> int:
     from probgeo.commands import fitting
     from probgeo.commands.figures import draw_fit
 
-    table = read_table(arguments.data)
-    with _folder(arguments.out) as folder, fitting.heard() as lines:
-        space = _learned(arguments, table)
-        pga, results, scores = fitting.fit(table, space, arguments.modes, not arguments.quiet)
-        draw_fit(folder / "fit", pga, results, scores, space.coordinates(table))
-    names = ("data", "components", "rho", "dimensions", "seed")
-    settings = {name: getattr(arguments, name) for name in names}
-    settings |= {"points": len(table.values), "modes": scores.shape[1]}
-    results |= {"settings": settings, "warnings": lines}
-    fitting.save_fit(folder, space, results, scores)
+    table = read_table(arguments.data, arguments.header)
+    rows = fitting.sampled(len(table.values), arguments.sample, arguments.seed)
+    used = table.take(rows)
+    with _staged(arguments.out) as folder:
+        with fitting.heard() as lines:
+            space = _learned(arguments, used)
+            pga, results, scores = fitting.fit(used, space, arguments.modes, _progress(arguments))
+            draw_fit(folder / "fit", pga, results, scores, space.coordinates(used))
+        names = ("data", "rho", "dimensions", "seed")
+        settings = {name: getattr(arguments, name) for name in names}
+        settings |= {"points": len(table.values), "sample": len(rows), "modes": scores.shape[1]}
+        settings |= {"components": len(space.metric.centers), "columns": table.columns}
+        results |= {"settings": settings, "notes": table.notes, "warnings": lines}
+        results["seconds"] = round(time.perf_counter() - arguments.began, 1)
+        fitting.save_fit(folder, space, results, scores, rows)
     written = "results.json, scores.csv, metric.npz, fit.png, fit.pdf"
-    return _done(arguments, lines, fitting.fit_summary(results), written)
+    return _done(arguments, lines, [*table.notes, *fitting.fit_summary(results)], written)
 
 
 def _geodesic(arguments: argparse.Namespace) -> int:
     from probgeo.commands import fitting
     from probgeo.commands.figures import draw_geodesic
 
-    table = read_table(arguments.data)
+    table = read_table(arguments.data, arguments.header)
     ends = (arguments.start, arguments.end)
     fitting.check_ends(table, ends)
-    with _folder(arguments.out) as folder, fitting.heard() as lines:
-        space = _learned(arguments, table)
+    with _staged(arguments.out) as folder, fitting.heard() as lines:
+        rows = fitting.sampled(len(table.values), arguments.sample, arguments.seed)
+        space = _learned(arguments, table.take(rows))
         points = space.coordinates(table)
-        curve = fitting.geodesic(space, points, ends, not arguments.quiet)
+        curve = fitting.geodesic(space, points, ends)
         fitting.save_geodesic(folder, curve, points.columns)
-        draw_geodesic(folder / "geodesic", curve, space, points)
+        draw_geodesic(folder / "geodesic", curve, space, points.take(rows))
     written = "geodesic.csv, geodesic.png, geodesic.pdf"
-    return _done(arguments, lines, fitting.geodesic_summary(curve, ends), written)
+    summary = [*table.notes, *fitting.geodesic_summary(curve, ends)]
+    return _done(arguments, lines, summary, written)
 
 
 def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
@@ -101,10 +117,8 @@ def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
 
     file = getattr(arguments, "metric", None)
     if file is None:
-        if arguments.components is None:
-            arguments.components = 10
         if arguments.rho is None:
-            arguments.rho = 1.0
+            arguments.rho = SHARPNESS
         options = (arguments.components, arguments.rho, arguments.dimensions, arguments.seed)
         return Space.learn(table, *options)
     for name in ("components", "rho", "dimensions"):
@@ -114,26 +128,39 @@ def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
 
 
 @contextmanager
-def _folder(name: str) -> Iterator[Path]:
-    """Made at once: it would be a pity to find out after the work that it cannot be.
+def _staged(name: str) -> Iterator[Path]:
+    """Where to put files that appear in a folder once all of them are complete.
 
+    The folder is made at once: it would be a pity to find out after the work that it cannot be.
     Where nothing comes of it, nothing is left behind.
     """
     folder = Path(name)
-    new = not folder.exists()
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        yield folder
+        with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
+            yield Path(unfinished)
+            for file in sorted(Path(unfinished).iterdir()):
+                os.replace(file, folder / file.name)
     except BaseException:
-        if new and not any(folder.iterdir()):
-            folder.rmdir()
+        for path in new:
+            if not any(path.iterdir()):
+                path.rmdir()
         raise
+
+
+def _progress(arguments: argparse.Namespace) -> Callable[[str], None] | None:
+    """How to tell what is going on, if that is wanted."""
+    if arguments.quiet:
+        return None
+    return lambda line: print(line, file=sys.stderr, flush=True)
 
 
 def _done(arguments: argparse.Namespace, warned: list[str], summary: list[str], files: str) -> int:
     for line in warned:
         _complain(arguments, f"warning: {line}")
-    print(*summary, f"in {arguments.out}: {files}", sep="\n")
+    seconds = time.perf_counter() - arguments.began
+    print(*summary, f"in {arguments.out} after {seconds:.1f} s: {files}", sep="\n")
     return 0
 
 

@@ -20,6 +20,7 @@ from probgeo.paper.experiment import STYLE
 
 WIDE, NARROW, HEIGHT = 7.0, 3.4, 3.0  # inches
 COMPARABLE = 5.0  # ratio of two sides from which axes are not drawn to one scale
+CENTRAL = (0.05, 0.95)  # quantiles of the scores between which modes are drawn
 MOST = 6  # coordinates of a path in one picture
 
 
@@ -28,7 +29,7 @@ def draw_fit(path: Path, pga: Any, results: dict[str, Any], scores: np.ndarray, 
     with _figure(path, WIDE) as figure:
         left, right = figure.subplots(1, 2)
         if len(X.columns) == 2:
-            _modes(right, X, pga)
+            _modes(right, X, pga, scores[..., 0])
             _metric(left, X, pga.manifold, like=right)
         else:
             _scores(left, scores)
@@ -71,11 +72,19 @@ def _metric(ax: Axes, X: Table, metric: Any, like: Axes) -> None:
     _label(ax, X)
 
 
-def _modes(ax: Axes, X: Table, pga: Any) -> None:
-    plot.principal_geodesics(pga, ax, data=X.values)
+def _modes(ax: Axes, X: Table, pga: Any, scores: np.ndarray) -> None:
+    """Principal geodesics as far as there are data: beyond, they would go anywhere."""
+    plot.points(X.values, ax)
+    for k, reaches in enumerate(np.quantile(scores, CENTRAL, axis=0).T):
+        style: dict[str, Any] = {"colour": plot.COLOURS[("mean", "second")[min(k, 1)]]}
+        for reach, label in zip(reaches, (None, f"mode {k + 1}"), strict=True):
+            plot.curve(pga.geodesic(k, reach), ax, nodes=False, label=label, **style)
     error = Gaussian.unchecked(pga.mean_.mean, pga.statistical_cov_)
     plot.ellipse(error, ax, label="mean, 2 standard errors")
-    ax.set_title("principal geodesics, 2 standard deviations each way")
+    ax.plot(*pga.mean_.mean, "D", color=plot.COLOURS["ends"], markersize=2.5, zorder=6)
+    ax.set_title("principal geodesics, where 90% of the scores are")
+    if any(line.get_linestyle() == "--" for line in ax.lines):
+        ax.plot([], [], "--", color="black", label="dashed: not converged")
     _label(ax, X)
     _legend(ax)
 
@@ -128,7 +137,7 @@ def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> None:
         low, high = mean[:, d] - 2 * std[:, d], mean[:, d] + 2 * std[:, d]
         ax.fill_between(TIMES, low, high, color=colour, alpha=0.18, linewidth=0)
     if not bool(curve.converged):
-        ax.plot([], [], "--", color="black", label="not converged")
+        ax.plot([], [], "--", color="black", label="dashed: not converged")
     ax.set_xlabel("$t$")
     ax.set_ylabel("coordinate" if len(columns) > 1 else _text(columns[0]))
     if len(widest) < len(columns):
@@ -151,16 +160,14 @@ def _label(ax: Axes, X: Table) -> None:
 
 def _legend(ax: Axes) -> None:
     """Below the label of the x-axis, where it hides nothing."""
-    handles, names = ax.get_legend_handles_labels()
-    labels = [name.replace("principal geodesic", "mode") for name in names]  # as in the summary
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
     narrow: dict[str, Any] = {"handlelength": 1.2, "columnspacing": 1.2}
-    ax.legend(handles, labels, **place, **narrow, borderaxespad=4.5, ncols=3, frameon=False)
+    ax.legend(**place, **narrow, borderaxespad=4.5, ncols=3, frameon=False)
 
 
 def _named(what: str, curve: Geodesic) -> str:
     """What a dashed line means."""
-    return what if bool(curve.converged) else f"{what}, not converged"
+    return what if bool(curve.converged) else f"{what} (dashed: not converged)"
 
 
 def _text(name: str) -> str:

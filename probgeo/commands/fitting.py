@@ -3,9 +3,10 @@
 import json
 import math
 import platform
+import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -18,10 +19,14 @@ from probgeo._json import plain
 from probgeo.commands.learned import Space
 from probgeo.commands.tables import InputError, Table, write_table
 from probgeo.geometry import Geodesic, Manifold
+from probgeo.ragged import progress_bar
 
 SHOWN = 6  # coordinates in a summary
 NEGLIGIBLE = 1e-9  # error, relative to the value, below which its size is of no interest
 TIMES = np.linspace(0.0, 1.0, 101)
+AT_ONCE = 1024  # points between two looks at the clock
+PROBES = 128  # geodesics from which the time for all is estimated,
+FITS = 3.0  # and how many times that many a mean, principal geodesics and scores take
 
 
 @contextmanager
@@ -36,8 +41,15 @@ def heard() -> Iterator[list[str]]:
             lines += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
 
 
+def sampled(count: int, most: int | None, seed: int) -> np.ndarray:
+    """The rows that are used: all, or as many as wanted, drawn at random, in order."""
+    if most is None or count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
+
+
 def fit(
-    table: Table, space: Space, modes: int | None, verbose: bool
+    table: Table, space: Space, modes: int | None, tell: Callable[[str], None] | None = None
 ) -> tuple[Any, dict[str, Any], np.ndarray]:
     """Principal geodesics, the numbers for `results.json`, and scores (P, K, 2) with their std."""
     from probgeo.stats import PrincipalGeodesics
@@ -46,13 +58,21 @@ def fit(
     count = min(2, space.dimension) if modes is None else modes
     if count > space.dimension:
         raise InputError(f"--modes must be at most {space.dimension}, the dimensions, got {count}")
-    start = time.perf_counter()
-    pga = PrincipalGeodesics(Manifold(space.metric), n_components=count, verbose=int(verbose))
-    scores = pga.fit(points.values).scores(points.values)
+    manifold = Manifold(space.metric)
+    shown = tell is not None and sys.stderr.isatty()  # bars make no sense in a file
+    if tell is not None:
+        seconds = expected_seconds(manifold, points.values)
+        tell(
+            f"mean and modes of {len(points.values)} points, metric of "
+            f"{len(space.metric.centers)} Gaussians: {_about(seconds)}"
+        )
+    pga = PrincipalGeodesics(manifold, n_components=count, verbose=int(shown))
+    scores = scores_of(pga.fit(points.values), points.values, shown)
     results = {
         "columns": points.columns,
         "mean": pga.mean_.mean,
         "mean_std": pga.mean_.std,
+        "spread": points.values.std(axis=0),
         "standard_error": np.sqrt(np.maximum(np.diagonal(pga.statistical_cov_), 0.0)),
         "components": pga.components_.mean,
         "components_std": pga.components_.std,
@@ -70,11 +90,43 @@ def fit(
             "columns": table.columns,
             "mean": space.origin + np.asarray(pga.mean_.mean) @ space.basis,
         }
-    results["seconds"] = round(time.perf_counter() - start, 2)
-    return pga, results, np.stack([scores.mean, scores.std], axis=-1)
+    return pga, results, scores
 
 
-def save_fit(folder: Path, space: Space, results: dict[str, Any], scores: np.ndarray) -> None:
+def scores_of(pga: Any, X: np.ndarray, shown: bool) -> np.ndarray:
+    """Scores (P, K, 2) with their standard deviations, some points at a time."""
+    parts = []
+    with progress_bar(len(X), shown, "scores") as bar:
+        for some in np.array_split(X, -(-len(X) // AT_ONCE)):
+            scores = pga.scores(some)
+            parts.append(np.stack([scores.mean, scores.std], axis=-1))
+            bar.update(len(some))
+    return np.concatenate(parts)
+
+
+def expected_seconds(manifold: Manifold, X: np.ndarray) -> float:
+    """About how long `fit` takes, from some geodesics to the middle of the data."""
+    middle = X[np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1))]
+    some = X[:: -(-len(X) // PROBES)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", probgeo.ConvergenceWarning)
+        manifold.geodesic(middle, some[:2], progress=False)  # loads what is compiled
+        start = time.perf_counter()
+        manifold.geodesic(middle, some, progress=False)
+    return FITS * (time.perf_counter() - start) * len(X) / len(some)
+
+
+def _about(seconds: float) -> str:
+    if seconds < 10.0:
+        return "some seconds"
+    return (
+        f"about {10 * round(seconds / 10)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
+    )
+
+
+def save_fit(
+    folder: Path, space: Space, results: dict[str, Any], scores: np.ndarray, rows: np.ndarray
+) -> None:
     """`results.json`, `scores.csv` and `metric.npz`."""
     versions = {
         "probgeo": probgeo.__version__,
@@ -86,8 +138,8 @@ def save_fit(folder: Path, space: Space, results: dict[str, Any], scores: np.nda
     text = json.dumps(record, indent=1, allow_nan=False)
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
     names = [f"score{k + 1}{end}" for k in range(scores.shape[1]) for end in ("", "_std")]
-    rows = scores.reshape(len(scores), -1).tolist()
-    write_table(folder / "scores.csv", ["row", *names], ([k, *row] for k, row in enumerate(rows)))
+    cells = zip(rows.tolist(), scores.reshape(len(scores), -1).tolist(), strict=True)
+    write_table(folder / "scores.csv", ["row", *names], ([row, *own] for row, own in cells))
     space.save(folder / "metric.npz")
 
 
@@ -103,10 +155,10 @@ def check_ends(table: Table, ends: tuple[int, int]) -> None:
         raise InputError(f"--from {ends[0]} and --to {ends[1]} are the same point")
 
 
-def geodesic(space: Space, points: Table, ends: tuple[int, int], verbose: bool) -> Geodesic:
+def geodesic(space: Space, points: Table, ends: tuple[int, int]) -> Geodesic:
     """The shortest curve between two rows."""
     a, b = points.values[list(ends)]
-    return Manifold(space.metric).geodesic(a, b, progress=None if verbose else False)
+    return Manifold(space.metric).geodesic(a, b, progress=False)
 
 
 def save_geodesic(folder: Path, curve: Geodesic, columns: tuple[str, ...]) -> None:
@@ -123,19 +175,25 @@ def fit_summary(results: dict[str, Any]) -> list[str]:
         f"{settings['points']} points in {dimension} dimensions, "
         f"metric of {settings['components']} Gaussians, rho {settings['rho']:g}"
     ]
+    if settings["sample"] < settings["points"]:
+        lines += [
+            f"from a sample of {settings['sample']} points, drawn with seed {settings['seed']}; "
+            "--sample all uses all"
+        ]
     if "projection" in results:
         before, kept = (results["projection"][name] for name in ("columns", "kept_variance"))
         lines += [f"projected from {len(before)} columns, which keeps {kept:.1%} of the variance"]
     lines += ["mean +- 2 numerical standard deviations (statistical standard error)"]
-    parts = (results[name] for name in ("columns", "mean", "mean_std", "standard_error"))
-    for name, mean, std, error in list(zip(*parts, strict=True))[:SHOWN]:
-        lines += [f"  {name}: {with_error(mean, 2 * std)} ({error:.2g})"]
+    parts = (results[name] for name in ("columns", "mean", "mean_std", "spread", "standard_error"))
+    for name, mean, std, spread, error in list(zip(*parts, strict=True))[:SHOWN]:
+        lines += [f"  {name}: {with_error(mean, 2 * std, spread)} ({error:.2g})"]
     if dimension > SHOWN:
         lines += [f"  and {dimension - SHOWN} more in results.json"]
     parts = (results[f"explained_variance{end}"] for end in ("", "_std", "_ratio"))
+    largest = max(results["explained_variance"])
     for k, (variance, std, ratio) in enumerate(zip(*parts, strict=True)):
         of_all = f"{ratio:.1%} of all" + (", direction tied" if results["tied"][k] else "")
-        lines += [f"mode {k + 1}: variance {with_error(variance, 2 * std)}, {of_all}"]
+        lines += [f"mode {k + 1}: variance {with_error(variance, 2 * std, largest)}, {of_all}"]
     return [*lines, _verdict(results["converged"], results["message"])]
 
 
@@ -147,17 +205,21 @@ def geodesic_summary(curve: Geodesic, ends: tuple[int, int]) -> list[str]:
     ]
 
 
-def with_error(value: Any, error: Any) -> str:
-    """To the second digit of the error, which is not told below a billionth of the value.
+def with_error(value: Any, error: Any, scale: Any = 0.0) -> str:
+    """To the second digit of the error, which is not told if it is negligible.
 
-    >>> with_error(1.23456, 0.0123), with_error(1.0, 3e-28)
-    ('1.235 +- 0.012', '1 +- <1e-09')
+    That is a billionth of the value, or of a scale, if that is larger.
+
+    >>> with_error(1.23456, 0.0123), with_error(1.0, 3e-28), with_error(1e-20, 3e-28, 2.0)
+    ('1.235 +- 0.012', '1 +- below 1e-09', '0 +- below 2e-09')
     """
     value, error = float(value), float(error)
-    if not 0 < error < math.inf:
+    least = NEGLIGIBLE * max(abs(value), float(scale))
+    if not (math.isfinite(value) and math.isfinite(error)):
         return f"{value:.6g} +- {error:.2g}"
-    if error < NEGLIGIBLE * abs(value):
-        return f"{value:.9g} +- <{10.0 ** math.ceil(math.log10(NEGLIGIBLE * abs(value))):.0e}"
+    if error <= least:
+        shown = round(value / least) * least if least > 0 else value
+        return f"{shown:.9g} +- " + (f"below {least:.0e}" if least > 0 else "0")
     digits = min(max(1 - math.floor(math.log10(error)), 0), 12)
     return f"{value:.{digits}f} +- {error:{'.1e' if digits > 5 else f'.{digits}f'}}"
 

@@ -1,17 +1,20 @@
 """A metric learned from a table, kept in a file: what `fit` writes and `geodesic` reads."""
 
 import warnings
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from probgeo import storage
 from probgeo.commands.tables import InputError, Table, check_there
 from probgeo.metrics import LocalMetrics, from_mixture
+from probgeo.ragged import blas_on_one_thread
 
 LEAST = 3  # points: fewer have no shape
+COUNTS = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40)  # of Gaussians, that are compared
+WORSE = 3  # in a row that end the comparison: on a spiral 7 Gaussians are worse than 5, 20 best
+ENOUGH = 2000  # points to compare them on: 40 Gaussians in the plane have 239 parameters
 COMPARABLE = 20.0  # ratio of spreads, beyond which regularisation drowns the narrow columns
 
 
@@ -28,17 +31,14 @@ class Space:
 
     @classmethod
     def learn(
-        cls, table: Table, components: int, rho: float, dimensions: int | None, seed: int
+        cls, table: Table, components: int | None, rho: float, dimensions: int | None, seed: int
     ) -> "Space":
-        """A metric from a mixture of Gaussians, after projection if `dimensions` are given."""
+        """A metric from a mixture of Gaussians, after projection if `dimensions` are given.
+
+        Of how many is up to `preferred_components`, unless `components` says so.
+        """
         X = table.values
-        different = len(np.unique(X, axis=0))
-        least = max(LEAST, components)
-        if different < least:
-            raise InputError(
-                f"{components} components need at least {least} different points, got {different}: "
-                "give more data, or fewer with --components"
-            )
+        _check_count(X, components)
         origin = basis = None
         if dimensions is None:
             _warn_of_constants(table)
@@ -56,7 +56,8 @@ class Space:
             basis *= np.sign(basis[np.arange(dimensions), largest])[:, None]
             X = (X - origin) @ basis.T
         try:
-            return cls(from_mixture(X, components, rho=rho, seed=seed), origin, basis)
+            count = preferred_components(X, seed) if components is None else components
+            return cls(from_mixture(X, count, rho=rho, seed=seed), origin, basis)
         except (ValueError, np.linalg.LinAlgError) as error:
             raise InputError(f"no metric can be learned from these data: {error}") from error
 
@@ -65,26 +66,16 @@ class Space:
         """What `save` has written."""
         check_there(path)
         try:
-            with np.load(path, allow_pickle=False) as file:
-                saved = {name: file[name] for name in file.files}
-            missing = {"centers", "tensors", "rho"} - set(saved)
-            if missing:
-                raise ValueError(f"it has no {', '.join(sorted(missing))}")
-            metric = LocalMetrics(saved["centers"], saved["tensors"], saved["rho"])
-        except (ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path} is not a metric that `fit` has written: {error}") from error
-        return cls(metric, saved.get("origin"), saved.get("basis"))
+            found = storage.load(path)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        if not isinstance(found, cls):
+            kind = type(found).__name__
+            raise InputError(f"{path} is not a metric that `fit` has written, but a {kind}")
+        return found
 
     def save(self, path: Path) -> None:
-        metric = self.metric
-        arrays: dict[str, Any] = {
-            "centers": np.asarray(metric.centers),
-            "tensors": np.asarray(metric.tensors),
-            "rho": np.asarray(metric.rho),
-        }
-        if self.basis is not None:
-            arrays |= {"origin": self.origin, "basis": self.basis}
-        np.savez(path, **arrays)
+        storage.save(self, path)
 
     @property
     def dimension(self) -> int:
@@ -105,6 +96,36 @@ class Space:
         """The share of the variance of a table that the projection keeps."""
         whole = np.sum(table.values.var(axis=0))
         return float(np.sum(self.coordinates(table).values.var(axis=0)) / whole)
+
+
+def preferred_components(X: np.ndarray, seed: int) -> int:
+    """How many Gaussians have the least BIC for X (P, D), each with more points than dimensions."""
+    from sklearn.mixture import GaussianMixture
+
+    if len(X) > ENOUGH:
+        X = np.random.default_rng(seed).choice(X, ENOUGH, replace=False)
+    X = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean())
+    most = max(1, len(np.unique(X, axis=0)) // (X.shape[1] + 1))
+    tried: dict[int, float] = {}
+    with warnings.catch_warnings(), blas_on_one_thread:
+        warnings.simplefilter("ignore")  # EM that has not converged is compared as it is
+        for count in (k for k in COUNTS if k <= most):
+            model = GaussianMixture(count, reg_covar=1e-3, random_state=seed).fit(X)
+            tried[count] = model.bic(X)
+            if min(list(tried.values())[-WORSE:]) > min(tried.values()):
+                break
+    return min(tried, key=tried.__getitem__)
+
+
+def _check_count(X: np.ndarray, components: int | None) -> None:
+    different = len(np.unique(X, axis=0))
+    least = max(LEAST, components or 1)
+    if different < least:
+        what = "a metric needs" if components is None else f"{components} components need"
+        less = ", or fewer with --components" if least > LEAST else ""
+        raise InputError(
+            f"{what} at least {least} different points, got {different}: give more data{less}"
+        )
 
 
 def _warn_of_constants(table: Table) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import probgeo
 
 MOST = 2**32 - 1  # the largest seed of scikit-learn
+SAMPLE = 5000  # points
+SHARPNESS = 0.3  # at 1 metrics are patches, at whose seams curves of a spiral have kinks; 2x slower
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,12 +48,26 @@ def parser() -> argparse.ArgumentParser:
         help=".csv (with a header or without) or .npy, one point a row; columns of comparable size",
     )
     shared.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line of a .csv names the columns, default: found out, and told",
+    )
+    shared.add_argument(
+        "--sample",
+        type=_sample,
+        default=SAMPLE,
+        metavar="N",
+        help=f"use N points, drawn with --seed, if there are more, or `all`; default: {SAMPLE}",
+    )
+    shared.add_argument(
         "--components",
         type=_whole(1),
         metavar="K",
-        help="Gaussians from which the metric is learned, default: 10",
+        help="Gaussians from which the metric is learned, default: as many as BIC prefers",
     )
-    shared.add_argument("--rho", type=_not_negative, help="sharpness of the metric, default: 1.0")
+    shared.add_argument(
+        "--rho", type=_not_negative, help=f"sharpness of the metric, default: {SHARPNESS}; paper: 1"
+    )
     shared.add_argument(
         "--dimensions",
         type=_whole(1),
@@ -60,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     )
     shared.add_argument("--out", default="results", metavar="DIR", help="default: results")
     shared.add_argument("--seed", type=_whole(0, MOST), default=0, metavar="S")
-    shared.add_argument("--quiet", action="store_true", help="no progress bar")
+    shared.add_argument("--quiet", action="store_true", help="no progress, only results")
 
     fit = commands.add_parser("fit", parents=[shared], help="mean and principal geodesics of data")
     fit.add_argument("--modes", type=_whole(1), metavar="M", help="principal geodesics, default: 2")
@@ -72,6 +88,13 @@ def parser() -> argparse.ArgumentParser:
         )
     path.add_argument("--metric", metavar="FILE", help="metric.npz of a `fit`, not learned again")
     return command_line
+
+
+def _sample(text: str) -> int | None:
+    try:
+        return None if text == "all" else _whole(1)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or `all`") from error
 
 
 def _whole(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,28 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class Table:
-    """Points (P, D), all finite, and the names of their D columns."""
+    """Points (P, D), all finite, and the names of their D columns; notes say how they were read."""
 
     values: np.ndarray
     columns: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def take(self, rows: np.ndarray) -> "Table":
+        """Some of the points."""
+        return replace(self, values=self.values[rows])
 
 
-def read_table(path: str | Path) -> Table:
-    """The points in a .csv or .npy file, one a row."""
+def read_table(path: str | Path, header: bool | None = None) -> Table:
+    """The points in a .csv or .npy file, one a row.
+
+    Whether the first line of a .csv names the columns is found out, unless `header` says so.
+    """
     path = Path(path)
     readers = {".csv": _read_csv, ".npy": _read_npy}
     if path.suffix.lower() not in readers:
         raise InputError(f"{path} must be a .csv or a .npy file, got the suffix {path.suffix!r}")
     check_there(path)
-    table = readers[path.suffix.lower()](path)
+    table = readers[path.suffix.lower()](path, header)
     if not len(table.values):
         raise InputError(f"{path} has no points")
     bad = np.flatnonzero(~np.isfinite(table.values).all(axis=1))
@@ -58,7 +66,9 @@ def check_there(path: Path) -> None:
         raise InputError(f"there is no file {path}")
 
 
-def _read_npy(path: Path) -> Table:
+def _read_npy(path: Path, header: bool | None) -> Table:
+    if header:
+        raise InputError(f"--header is for .csv files, {path} has no line of names")
     try:
         values = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -71,7 +81,36 @@ def _read_npy(path: Path) -> Table:
     return Table(values.astype(float), _numbered(values.shape[1]))
 
 
-def _read_csv(path: Path) -> Table:
+def _read_csv(path: Path, header: bool | None) -> Table:
+    rows = _cells(path)
+    width, notes = len(rows[0][1]), []
+    columns = _numbered(width)
+    if _is_header([row for _, row in rows]) if header is None else header:
+        columns = tuple(
+            name.lstrip("# ") or name_by_number
+            for name, name_by_number in zip(rows[0][1], columns, strict=True)
+        )
+        unnamed = not rows[0][1][0]
+        other = "" if header else " (--no-header if that is a point)"
+        notes.append(f"header: {', '.join(_first(rows[0][1]))}{other}")
+        rows = rows[1:]
+        if width > 1 and unnamed and [row[0] for _, row in rows] == _counted(len(rows)):
+            notes.append("left out: the first column, which has no name and counts the rows")
+            rows, columns = [(line, row[1:]) for line, row in rows], columns[1:]
+    elif header is None:
+        notes.append(f"no header: the first point is {', '.join(_first(rows[0][1]))}")
+    values = np.empty((len(rows), len(columns)))
+    for k, (line, row) in enumerate(rows):
+        for d, cell in enumerate(row):
+            number = _number(cell)
+            if number is None:
+                raise InputError(_about_text(path, columns[d], line, cell))
+            values[k, d] = number
+    return Table(values, columns, tuple(notes))
+
+
+def _cells(path: Path) -> list[tuple[int, list[str]]]:
+    """Number of the line, for messages, and cells of every row; empty lines are left out."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # spreadsheets put a mark at the beginning
     except UnicodeDecodeError as error:
@@ -79,7 +118,6 @@ def _read_csv(path: Path) -> Table:
     first = text.lstrip().partition("\n")[0]
     delimiter = next((mark for mark in (";", "\t") if mark in first), ",")
     try:
-        # the number of the line, for messages, and its cells; empty lines are left out
         reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except csv.Error as error:
@@ -91,44 +129,49 @@ def _read_csv(path: Path) -> Table:
     for line, row in rows:
         if len(row) != width:
             raise InputError(f"{path} has {len(row)} columns in line {line}, {width} in the first")
-    columns = _numbered(width)
-    if _is_header([row for _, row in rows[:2]]):
-        columns = tuple(
-            name.lstrip("# ") or name_by_number
-            for name, name_by_number in zip(rows[0][1], columns, strict=True)
-        )
-        unnamed = not rows[0][1][0]
-        rows = rows[1:]
-        if unnamed and [row[0] for _, row in rows] == [str(k) for k in range(len(rows))]:
-            raise InputError(
-                f"the first column of {path} has no name and counts the rows: remove it "
-                "(pandas: to_csv(..., index=False))"
-            )
-    values = np.empty((len(rows), width))
-    for k, (line, row) in enumerate(rows):
-        for d, cell in enumerate(row):
-            number = _number(cell)
-            if number is None:
-                comma = _number(cell.replace(",", ".")) is not None
-                raise InputError(
-                    f"column {columns[d]!r} of {path} holds text, {cell!r} in line {line}: "
-                    + ("write 1.5, not 1,5" if comma else "all columns must be numbers")
-                )
-            values[k, d] = number
-    return Table(values, columns)
+    return rows
 
 
 def _is_header(rows: list[list[str]]) -> bool:
     """Whether the first row names columns: text above a number, or nothing but text.
 
     Text above text may be data, about which there will be a complaint. Pandas names columns without
-    names 0, 1, 2, ...
+    names 0, 1, 2, ..., and its index not at all.
     """
-    counted = [str(k) for k in range(len(rows[0]))]
-    if len(counted) > 1 and len(rows) > 1 and rows[0] == counted != rows[1]:
-        return True
-    text = np.array([[_number(cell) is None for cell in row] for row in rows])
+    first, others = rows[0], rows[1:]
+    names = first[1:] if not first[0] else first
+    if names == _counted(len(names)) and others and others[0] != first:
+        # a single 0 may well be a point, unless all that follows has a decimal point
+        sure = len(first) > 1 or all("." in row[0] for row in others)
+        if sure:
+            return True
+    text = np.array([[_is_text(cell) for cell in row] for row in rows[:2]])
     return bool(text[0].all() or (len(rows) > 1 and (text[0] & ~text[1]).any()))
+
+
+def _is_text(cell: str) -> bool:
+    return _number(cell.replace(",", ".")) is None
+
+
+def _about_text(path: Path, column: str, line: int, cell: str) -> str:
+    if not _is_text(cell):
+        return (
+            f"{path} has decimal commas, {cell!r} in line {line}: write {cell.replace(',', '.')} "
+            "(pandas: read_csv(..., sep=';', decimal=',') and to_csv)"
+        )
+    said = f"column {column!r} of {path} holds text, {cell!r} in line {line}: "
+    if not any(_is_text(part) for part in cell.split()):
+        return said + "columns must be separated by commas, semicolons or tabs, not by spaces"
+    return said + "all columns must be numbers"
+
+
+def _counted(count: int) -> list[str]:
+    return [str(k) for k in range(count)]
+
+
+def _first(cells: list[str]) -> list[str]:
+    shown = [cell or "(no name)" for cell in cells[:SHOWN]]
+    return shown + ["..."] * (len(cells) > SHOWN)
 
 
 def _number(cell: str) -> float | None:
