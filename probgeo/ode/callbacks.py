@@ -25,7 +25,6 @@ from probgeo.ode.curve import Curve, Source, warn
 from probgeo.ode.problem import Kind, Problem
 
 WHOLE = ("status", "n_evaluations")
-KEPT = 4  # solutions of one problem: those of the last few numbers it was asked for
 
 
 class Inputs(NamedTuple):
@@ -82,7 +81,7 @@ class Statement:
         warn(curve, "solutions")
         with self._lock:
             self._solved[(by_data, by_args), key] = curve
-            while len(self._solved) > KEPT:
+            while len(self._solved) > 4:  # a program asks for few numbers in turn
                 self._solved.popitem(last=False)
         return curve
 

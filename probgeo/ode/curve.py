@@ -412,6 +412,15 @@ def joined_curves(parts: Sequence[Curve]) -> Curve:
     return Curve(posterior=posterior, t_span=parts[0].t_span, **values)
 
 
+def collected(parts: Sequence[tuple[np.ndarray, Curve]], batch_shape: tuple[int, ...]) -> Curve:
+    """Flat batches (members, curves) as one batch, in the order of the members' numbers."""
+    members = np.concatenate([numbers for numbers, _ in parts])
+    curve = joined_curves([part for _, part in parts])
+    if np.any(members[1:] < members[:-1]):
+        curve = curve[np.argsort(members)]
+    return curve.reshaped(batch_shape)
+
+
 def _order(derivative: Any) -> int:
     return as_whole_number("derivative", derivative, 0)
 

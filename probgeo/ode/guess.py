@@ -12,16 +12,13 @@ from probgeo.ode.problem import Problem
 # another solution, a function t -> (..., D), or samples (..., T, D) at equal steps over t_span
 Guess = Curve | Callable[[float], Any] | np.ndarray
 
-SAMPLES = 65  # of a function
-
 
 def guess_samples(guess: Any, problem: Problem) -> np.ndarray:
     """The guess at equal steps over the interval, for every member: (B, T, D)."""
     if isinstance(guess, Curve):
-        times = np.linspace(*guess.t_span, SAMPLES)
-        samples = guess.mean(times)
+        samples = guess.mean(np.linspace(*guess.t_span, 65))
     elif callable(guess):
-        times = np.linspace(problem.t0, problem.t1, SAMPLES)
+        times = np.linspace(problem.t0, problem.t1, 65)
         values = [as_float_array("guess", guess(t)) for t in times]
         samples = np.stack(values, axis=-2)
     else:

@@ -11,6 +11,7 @@ from probgeo.functions import Field, as_field
 from probgeo.gaussian import Gaussian, covariance_factor
 
 Kind = Literal["initial", "boundary"]
+MEMORY = 2**28  # bytes for the members that are solved, or evaluated, at a time
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class Problem:
             state[:, 0] = self.values[:, 0]
             state[:, 1] = (self.values[:, 1] - self.values[:, 0]) / self.duration
         return np.full(self.count, self.t0), state, np.arange(self.count)
+
+
+def members_at_a_time(bytes_each: int) -> int:
+    """How many members fit into memory together."""
+    return max(1, MEMORY // max(1, bytes_each))
 
 
 def initial_value_problem(

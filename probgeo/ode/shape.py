@@ -182,13 +182,9 @@ class Shape:
         """Cov(x(s), x(t)) for rows (member, s, t), each (n,): (n, q+1, q+1)."""
         s, t = np.ascontiguousarray(s, dtype=float), np.ascontiguousarray(t, dtype=float)
         out = np.empty((len(s), self.order + 1, self.order + 1))
-        rows = self.row(member, s), self.row(member, t)
-        covariances(self.t, self.offsets, self.states, self.pinned, member, s, t, *rows, out)
+        at_s, at_t = (find_rows(self.t, self.offsets, member, x) for x in (s, t))
+        covariances(self.t, self.offsets, self.states, self.pinned, member, s, t, at_s, at_t, out)
         return out
-
-    def row(self, member: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """The node at the left of every time, the last but one at the end."""
-        return find_rows(self.t, self.offsets, member, t)
 
     def variances(self) -> np.ndarray:
         """k(t, t) at the nodes (rows,)."""
@@ -199,18 +195,6 @@ class Shape:
         left = np.delete(np.arange(len(self.t)), self.offsets[1:] - 1)
         middle = 0.5 * (self.t[left] + self.t[left + 1])
         return self.cov(members_of(elements_of(self.offsets)), middle, middle)[:, 0, 0]
-
-
-def shape_variance(t: np.ndarray, offsets: np.ndarray, order: int, pinned: bool) -> np.ndarray:
-    """k(t, t) at the nodes of every member (rows,)."""
-    return Shape.on(t, offsets, order, pinned).variances()
-
-
-def shape_variance_between(
-    t: np.ndarray, offsets: np.ndarray, order: int, pinned: bool
-) -> np.ndarray:
-    """k(t, t) half-way between the nodes of every member (elements,)."""
-    return Shape.on(t, offsets, order, pinned).variances_between()
 
 
 def find_rows(

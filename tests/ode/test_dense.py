@@ -352,8 +352,7 @@ def test_chunks_and_threads_give_the_same(monkeypatch, options, threads):
     solver = solvers.Dense(n_points=6, **options)
     whole = solve_bvp(linear_field, (0.0, 1.0), ya, ends, solver=solver)
     monkeypatch.setenv("PROBGEO_THREADS", threads)
-    for name, size in (("solver", 4 * 3 * 8 * 3 * 144), ("posterior", 20000)):  # four at a time
-        monkeypatch.setattr(f"probgeo.ode.dense.{name}.CHUNK_BYTES", size)
+    monkeypatch.setattr("probgeo.ode.problem.MEMORY", 4 * 3 * 8 * 3 * 144)  # four at a time
     parts = solve_bvp(linear_field, (0.0, 1.0), ya, ends, solver=solver)
     t = np.array([0.0, 0.4, 0.9])
     np.testing.assert_allclose(parts.mean(t), whole.mean(t), atol=1e-11)

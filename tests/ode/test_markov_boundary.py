@@ -382,7 +382,7 @@ def test_results_do_not_depend_on_who_else_is_in_the_batch(monkeypatch):
         np.testing.assert_allclose(alone.mean(TIMES)[0], together.mean(TIMES)[m], rtol=1e-13)
         np.testing.assert_allclose(alone.std(TIMES)[0], together.std(TIMES)[m], rtol=1e-9)
         assert alone.n_evaluations[0] == together.n_evaluations[m]
-    monkeypatch.setattr("probgeo.ode.markov.boundary.CHUNK", 1)
+    monkeypatch.setattr("probgeo.ode.problem.MEMORY", 1)
     divided = solved_together(problems)
     np.testing.assert_array_equal(divided.mean(TIMES), together.mean(TIMES))
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probgeo.ode.shape import Shape, find_rows, shape_variance, shape_variance_between
+from probgeo.ode.shape import Shape, find_rows
 from probgeo.ragged import offsets_of
 
 FINE = 2000
@@ -83,10 +83,10 @@ def test_ends_and_nodes_are_known():
 
 def test_members_do_not_know_of_each_other():
     meshes = [mesh(k, n) for k, n in enumerate((3, 9, 5))]
-    together = shape_variance(np.concatenate(meshes), offsets_of([3, 9, 5]), 2, True)
-    between = shape_variance_between(np.concatenate(meshes), offsets_of([3, 9, 5]), 2, True)
-    alone = [shape_variance(t, offsets_of([len(t)]), 2, True) for t in meshes]
-    np.testing.assert_array_equal(together, np.concatenate(alone))
+    together = Shape.on(np.concatenate(meshes), offsets_of([3, 9, 5]), 2, True)
+    between = together.variances_between()
+    alone = [Shape.on(t, offsets_of([len(t)]), 2, True).variances() for t in meshes]
+    np.testing.assert_array_equal(together.variances(), np.concatenate(alone))
     assert between.shape == (2 + 8 + 4,)
     assert np.all(between > 0)
 

@@ -21,8 +21,8 @@ from probgeo.ode.dense.gram import (
 from probgeo.ode.dense.unit import Conditions
 from probgeo.ode.kernels import Stationary
 
-SMALLEST, LARGEST = 0.02, 2.0  # length scales, as fractions of the interval
-TINY = 1e-300
+BOUNDS = (math.log(0.02), math.log(2.0))  # of length scales, as fractions of the interval
+TINY = np.finfo(float).tiny
 
 # a number for each of P members, with its first and second derivative by the log length scale
 WithSlopes = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -207,5 +207,4 @@ def best_lengthscales(
         size = None if scale2 is None else members_of(scale2, members)
         return objective(trial, conditions, nodes, V, seen, own, size)
 
-    bounds = (math.log(SMALLEST), math.log(LARGEST))
-    return np.exp(newton(at, np.clip(np.log(start), *bounds), bounds))
+    return np.exp(newton(at, np.clip(np.log(start), *BOUNDS), BOUNDS))

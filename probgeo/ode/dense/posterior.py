@@ -11,9 +11,8 @@ from probgeo.ode.dense.algebra import solve_lower, transposed
 from probgeo.ode.dense.gram import SplitCovariance, members_of, with_member_axis
 from probgeo.ode.dense.unit import mean_basis
 from probgeo.ode.kernels import Pinned, Stationary
+from probgeo.ode.problem import members_at_a_time
 from probgeo.ragged import in_chunks
-
-CHUNK_BYTES = 2**28  # of what covariances of many times are made from, for members at a time
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ class DensePosterior(Posterior):
                 moved = columns[k] @ rngs[p].standard_normal((n, 1, 1, columns.shape[-1], 1))
                 draws[p] += errors + moved[..., 0]
 
-        in_chunks(one_chunk, P, most=max(1, CHUNK_BYTES // (4 * 8 * max(1, size) ** 2)))
+        in_chunks(one_chunk, P, most=members_at_a_time(4 * 8 * size**2))
         return draws
 
     def _joint_factors(self, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
@@ -228,12 +227,8 @@ class DensePosterior(Posterior):
         """Results of `work(members)` for all members, or once if nothing differs among them."""
         if len(self.L) == 1 and self.kernel.lengthscales is None:
             return work(np.arange(min(1, self.count)))
-        return np.concatenate(in_chunks(work, self.count, most=self._most(times)))
-
-    def _most(self, times: int) -> int:
-        """Members at a time, so that as many times of each fit into memory."""
-        each = 3 * 8 * self.L.shape[-1] * times * len(self.V.rows)
-        return max(1, CHUNK_BYTES // max(1, each))
+        most = members_at_a_time(3 * 8 * self.L.shape[-1] * times * len(self.V.rows))
+        return np.concatenate(in_chunks(work, self.count, most=most))
 
     def _unit(self, t: np.ndarray) -> np.ndarray:
         return (t - self.t0) / self.duration

@@ -14,7 +14,7 @@ from probgeo.ode.dense.unit import UnitProblem
 from probgeo.ode.grids import GRIDS, GridName
 from probgeo.ode.guess import guess_states
 from probgeo.ode.kernels import Kernel, SquaredExponential, Stationary
-from probgeo.ode.problem import Problem
+from probgeo.ode.problem import Problem, members_at_a_time
 from probgeo.ragged import in_chunks
 
 ErrorName = Literal["jacobian", "bound", "none", "linearised"]
@@ -24,7 +24,6 @@ NAMED_ERRORS: dict[str, ErrorModel] = {
     "none": NoError(),
     "linearised": Linearised(),
 }
-CHUNK_BYTES = 2**29  # of Gram matrices, for members at a time
 
 
 class Dense:
@@ -155,7 +154,7 @@ class Dense:
             each = 8 * 8 * self.n_points * problem.dimension * (problem.order + 1)
         else:
             each = 3 * 8 * (problem.order + 1) * rows**2
-        return max(1, CHUNK_BYTES // each)
+        return members_at_a_time(each)
 
     def _states(self, guess: Any, problem: Problem, nodes: np.ndarray) -> np.ndarray:
         """The guess and its derivatives by unit time at the nodes: (B, N, order, D)."""

@@ -7,8 +7,6 @@ import numpy as np
 
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED
 
-SMALLEST_STEP = 1e-4  # a step is halved fourteen times before it is given up
-
 
 class Refined(NamedTuple):
     """The best iterates (P, ...), their relative residuals (P,), how they ended and after how many
@@ -35,8 +33,9 @@ def damped_sweeps(
     members = np.arange(len(x))
     residual, proposal = sweep(x, members)
     step, count = np.ones(len(x)), np.zeros(len(x), dtype=np.int64)
+    smallest = np.finfo(float).eps ** 0.25  # halved fourteen times
     while True:
-        going_on = (residual > tolerance) & (step > SMALLEST_STEP) & (count < sweeps)
+        going_on = (residual > tolerance) & (step > smallest) & (count < sweeps)
         members = np.flatnonzero(going_on)  # not those with NaN
         if not members.size:
             break
@@ -49,7 +48,7 @@ def damped_sweeps(
         proposal[kept] = new_proposal[better]
         step[members] = np.where(better, np.minimum(1.0, 2.0 * step[members]), 0.5 * step[members])
         count[members] += 1
-    status = np.where(step > SMALLEST_STEP, OUT_OF_SWEEPS, STALLED)
+    status = np.where(step > smallest, OUT_OF_SWEEPS, STALLED)
     status = np.where(residual <= tolerance, OK, status)
     status = np.where(np.isfinite(residual), status, NOT_FINITE)
     return Refined(x, residual, status, count)

@@ -6,19 +6,18 @@ the error bars are as small as asked for. Members that Newton's method cannot so
 finer meshes, then with an ODE that is turned on slowly, y'' = share * f.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probgeo.ode.curve import OK, SINGULAR, STALLED, TOO_COARSE, Curve
+from probgeo.ode.curve import OK, SINGULAR, STALLED, TOO_COARSE, Curve, collected
 from probgeo.ode.guess import guess_samples, sample_states
 from probgeo.ode.markov.collocation import Chains, Linearised, basis, largest_of, pieces
 from probgeo.ode.markov.errors import Bars, Errors, error_bars, estimated_errors, is_doubtful
 from probgeo.ode.markov.mesh import MOST, on_mesh, remeshed, wanted
 from probgeo.ode.markov.newton import Equations, Iteration, Settled
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ode.problem import Problem
+from probgeo.ode.problem import Problem, members_at_a_time
 from probgeo.ragged import in_chunks, joined, offsets_of, rows_of
 
 if TYPE_CHECKING:
@@ -26,17 +25,11 @@ if TYPE_CHECKING:
 
 FIRST_ELEMENTS = (4, 16)  # of the first mesh of the first attempts, at equal steps
 LEAST_SHARE = 1e-4  # of f, at which continuation begins
-ATTEMPTS = 30  # at most
-SAFETY = 0.5  # of the error that is aimed at
-NEARLY = 10.0  # times too large an error that is nearly small enough
-ROUNDS = 20  # most meshes of an attempt
 RESOLVED = 0.3  # error, relative to the solution, above which a mesh shows little of it
 SUSPICIOUS = 1e3  # sensitivity (1.2 where no force acts) from which on a problem may be singular
 # Relative error that will do on the way to the solution. Ten times as much loses problem 20 of
 # Cash and Mazzia at epsilon below 0.001.
 SKETCHED = 3e-4
-DOUBTS = 3  # meshes, each twice as fine, on which it cannot be told from a singular one
-CHUNK = 2**28  # bytes of factorised equations at a time
 
 
 def solve_boundary(problem: Problem, solver: "Markov", guess: Any = None) -> Curve:
@@ -48,13 +41,12 @@ def solve_boundary(problem: Problem, solver: "Markov", guess: Any = None) -> Cur
     k, D = solver.order - 1, problem.dimension
     start = first_curves(problem, k, FIRST_ELEMENTS[0], guess)
     bytes_a_member = 8 * (k * k + 4 * k + 10) * D * D * 16
-    most = int(np.clip(CHUNK // bytes_a_member, 1, 1024))
 
-    def work(members: np.ndarray) -> "Answers":
+    def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(problem, solver, members, start.take(members)).run()
 
-    parts = in_chunks(work, problem.count, most=most)
-    return parts[0].joined(parts).curve(problem)
+    parts = in_chunks(work, problem.count, most=min(1024, members_at_a_time(bytes_a_member)))
+    return collected([answer for part in parts for answer in part], problem.batch_shape)
 
 
 def first_curves(problem: Problem, k: int, elements: int, guess: Any = None) -> Chains:
@@ -79,62 +71,6 @@ def first_curves(problem: Problem, k: int, elements: int, guess: Any = None) -> 
     return Chains(t, offsets, np.ascontiguousarray(y.reshape(-1, D)), np.ascontiguousarray(v))
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What is known of some members in the end; rows, elements and members in their order."""
-
-    members: np.ndarray
-    curves: Chains
-    envelope: np.ndarray
-    spread: np.ndarray | None
-    status: np.ndarray
-    evidence: np.ndarray
-    evaluations: np.ndarray
-    residual: np.ndarray
-    scale: np.ndarray
-
-    def joined(self, parts: list["Answers"]) -> "Answers":
-        """All parts as one, members in the order of their numbers."""
-        if len(parts) == 1 and np.all(np.diff(self.members) > 0):
-            return self
-        members = np.concatenate([p.members for p in parts])
-        order = np.argsort(members)
-        rows: list[tuple[np.ndarray, ...]] = [
-            (p.curves.offsets, p.curves.t, p.curves.y, p.envelope) for p in parts
-        ]
-        offsets, t, y, envelope = joined(rows)
-        v = np.concatenate([p.curves.v for p in parts])
-        curves = Chains(t, offsets, y, v)
-        spread = None
-        elements = rows_of(curves.elements, order)
-        if self.spread is not None:
-            spread = np.concatenate([p.spread for p in parts if p.spread is not None])[elements]
-        names = ("status", "evidence", "evaluations", "residual", "scale")
-        numbers = [np.concatenate([getattr(p, name) for p in parts])[order] for name in names]
-        at_nodes = envelope[rows_of(offsets, order)]
-        return Answers(members[order], curves.take(order), at_nodes, spread, *numbers)
-
-    def curve(self, problem: Problem) -> Curve:
-        c = self.curves
-        posterior = PiecewisePosterior(
-            c.t, c.offsets, c.pieces(), self.spread, self.envelope, order=2, pinned=True
-        )
-        numbers = (self.status, self.evidence, self.evaluations, self.residual, self.scale)
-        status, evidence, evaluations, residual, scale = (
-            x.reshape(problem.batch_shape) for x in numbers
-        )
-        span = (problem.t0, problem.t1)
-        return Curve(posterior, span, status, evidence, evaluations, residual, scale)
-
-
-@dataclass(frozen=True)
-class Queue:
-    """Curves that Newton's method is to be applied to, and whose they are."""
-
-    numbers: np.ndarray
-    curves: Chains
-
-
 class Work:
     """The members of a chunk, each on its way from a first curve to an answer.
 
@@ -155,10 +91,11 @@ class Work:
         self.reached: list[tuple[float, Chains] | None] = [None] * count  # in continuation
         self.doubts = np.zeros(count)
         self.evaluations = np.zeros(count, dtype=np.int64)
-        self.answers: list[Answers] = []
-        self.queue: list[Queue] = [Queue(np.arange(count), self._first_mesh(start))]
+        self.answers: list[tuple[np.ndarray, Curve]] = []  # of these members
+        # curves that Newton's method is to be applied to, and whose they are
+        self.queue: list[tuple[np.ndarray, Chains]] = [(np.arange(count), self._first_mesh(start))]
 
-    def run(self) -> Answers:
+    def run(self) -> list[tuple[np.ndarray, Curve]]:
         """Round after round, until everyone has an answer."""
         while self.queue:
             todo, self.queue = self.queue, []
@@ -172,7 +109,7 @@ class Work:
                     self._judge(mine, settled)
                 else:
                     self._try_again(mine, settled)
-        return self.answers[0].joined(self.answers)
+        return self.answers
 
     # --- solved on their meshes ---------------------------------------------------------------
 
@@ -187,18 +124,20 @@ class Work:
         self.doubts[numbers] += doubtful * np.where(width <= RESOLVED * size, 1.0, 0.5)
 
         partly = self.share[numbers] < 1.0
-        singular = doubtful & (self.doubts[numbers] > DOUBTS) & ~partly
+        singular = doubtful & (self.doubts[numbers] > 3) & ~partly
         further = partly & (width <= SKETCHED * size)
         if limits.n_points is None:
             enough = (width <= tolerance) & ~doubtful & ~partly
-            finest = (curves.sizes >= limits.max_points) | (self.rounds[numbers] > ROUNDS)
+            finest = (curves.sizes >= limits.max_points) | (
+                self.rounds[numbers] > limits.iterations
+            )
             finest &= ~(enough | singular | further)
             onto_own = np.zeros_like(enough)
         else:
             own = (curves.sizes == limits.n_points) & ~partly
             enough, singular = own & ~doubtful, own & doubtful
             onto_own = ~own & ~partly
-            finest = partly & ~further & (self.rounds[numbers] > ROUNDS)
+            finest = partly & ~further & (self.rounds[numbers] > limits.iterations)
         refine = ~(enough | singular | finest | further | onto_own)
 
         self._turn_on(numbers, curves, further)
@@ -234,20 +173,20 @@ class Work:
         curves = settled.curves
         order = curves.basis.k + 2
         largest = curves.largest(errors.local)
-        allowed = SAFETY * largest / np.maximum(excess, 1e-300)
+        allowed = 0.5 * largest / np.maximum(excess, 1e-300)
         more = wanted(errors.local, allowed[curves.member], order)
         more = np.where(doubtful[curves.member], np.maximum(more, 2.0), more)
-        # where little is missing, or little to be seen, a mesh must not merely move
+        # a mesh must not merely move, least of all where it shows little of the solution
         size = curves.size()
         tolerance = self.solver.atol + self.solver.rtol * size
         unseen = ~(excess * tolerance <= RESOLVED * size)
         more = np.where(unseen[curves.member], np.maximum(more, waves(settled)), more)
-        growth = np.where(unseen, 1.3, np.where(excess < NEARLY, 1.1, 0.0))
+        growth = np.where(unseen, 1.3, 1.1)
         total = np.add.reduceat(more, curves.elements[:-1])
         more = more * np.maximum(1.0, growth * (curves.sizes - 1) / total)[curves.member]
         elements = rows_of(curves.elements, members)
         finer = remeshed(curves.take(members), more[elements], 3, self.solver.max_points)
-        self.queue.append(Queue(numbers[members], finer))
+        self.queue.append((numbers[members], finer))
 
     # --- a mesh that the user chose -----------------------------------------------------------
 
@@ -266,7 +205,7 @@ class Work:
     def _onto_own_mesh(self, numbers: np.ndarray, curves: Chains, which: np.ndarray) -> None:
         members = np.flatnonzero(which)
         if len(members):
-            self.queue.append(Queue(numbers[members], self._own_mesh(curves.take(members))))
+            self.queue.append((numbers[members], self._own_mesh(curves.take(members))))
 
     # --- not solved ---------------------------------------------------------------------------
 
@@ -302,7 +241,11 @@ class Work:
     def _turn_back(self, number: int) -> bool:
         """Continuation from the last share of f that could be solved, in smaller steps."""
         reached = self.reached[number]
-        if reached is None or self.growth[number] < 1.02 or self.attempt[number] > ATTEMPTS:
+        if (
+            reached is None
+            or self.growth[number] < 1.02
+            or self.attempt[number] > self.solver.iterations
+        ):
             return False
         share, curves = reached
         self.growth[number] **= 0.5
@@ -322,7 +265,7 @@ class Work:
             self._enqueue(number, own)
 
     def _enqueue(self, number: int, curves: Chains) -> None:
-        self.queue.append(Queue(np.array([number]), curves))
+        self.queue.append((np.array([number]), curves))
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -332,19 +275,25 @@ class Work:
         members = np.flatnonzero(which)
         curves, chosen = settled.curves.take(members), numbers[members]
         defects = settled.defects[rows_of(settled.curves.elements, members)]
-        self.answers.append(
-            Answers(
-                self.members[chosen],
-                curves,
-                bars.envelope[rows_of(settled.curves.offsets, members)],
-                self._spread(chosen, curves),
-                np.full(len(members), status),
-                log_evidence(curves),
-                self.evaluations[chosen],
-                relative_defect(curves, defects),
-                bars.scale[members],
-            )
+        posterior = PiecewisePosterior(
+            curves.t,
+            curves.offsets,
+            curves.pieces(),
+            self._spread(chosen, curves),
+            bars.envelope[rows_of(settled.curves.offsets, members)],
+            order=2,
+            pinned=True,
         )
+        answer = Curve(
+            posterior,
+            (self.problem.t0, self.problem.t1),
+            np.full(len(members), status),
+            log_evidence(curves),
+            self.evaluations[chosen],
+            relative_defect(curves, defects),
+            bars.scale[members],
+        )
+        self.answers.append((self.members[chosen], answer))
 
     def _spread(self, numbers: np.ndarray, curves: Chains) -> np.ndarray | None:
         """How pieces move with the data and, if wanted, with the parameters of f."""
@@ -378,12 +327,13 @@ def waves(settled: Settled) -> np.ndarray:
     return np.minimum(settled.curves.h * frequency / 2.0, MOST)
 
 
-def _together(parts: list[Queue]) -> tuple[np.ndarray, Chains]:
+def _together(parts: list[tuple[np.ndarray, Chains]]) -> tuple[np.ndarray, Chains]:
     if len(parts) == 1:
-        return parts[0].numbers, parts[0].curves
-    numbers = np.concatenate([part.numbers for part in parts])
-    offsets, t, y = joined([(p.curves.offsets, p.curves.t, p.curves.y) for p in parts])
-    return numbers, Chains(t, offsets, y, np.concatenate([p.curves.v for p in parts]))
+        return parts[0]
+    curves = [c for _, c in parts]
+    offsets, t, y = joined([(c.offsets, c.t, c.y) for c in curves])
+    v = np.concatenate([c.v for c in curves])
+    return np.concatenate([numbers for numbers, _ in parts]), Chains(t, offsets, y, v)
 
 
 def _worthless(curves: Chains) -> Bars:

@@ -109,35 +109,6 @@ def invert(matrices: np.ndarray) -> None:
 
 
 @loop
-def eliminate(matrices: np.ndarray, right: np.ndarray) -> None:
-    """Solutions of small systems (E, n, n) x = (E, n) in the place of the right-hand sides."""
-    E, n, _ = matrices.shape
-    for e in range(E):
-        A, b = matrices[e], right[e]
-        for c in range(n):
-            best = c
-            for r in range(c + 1, n):
-                if abs(A[r, c]) > abs(A[best, c]):
-                    best = r
-            if best != c:
-                for j in range(c, n):
-                    A[c, j], A[best, j] = A[best, j], A[c, j]
-                b[c], b[best] = b[best], b[c]
-            pivot = 1.0 / A[c, c]
-            for r in range(c + 1, n):
-                factor = A[r, c] * pivot
-                if factor != 0.0:
-                    for j in range(c + 1, n):
-                        A[r, j] -= factor * A[c, j]
-                    b[r] -= factor * b[c]
-        for r in range(n - 1, -1, -1):
-            total = b[r]
-            for j in range(r + 1, n):
-                total -= A[r, j] * b[j]
-            b[r] = total / A[r, r]
-
-
-@loop
 def multiply(matrices: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
     """Products of small matrices (E, a, b) with columns (E, b, C): (E, a, C).
 

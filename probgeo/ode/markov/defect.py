@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from probgeo.ode.markov.collocation import BLAS
 from probgeo.ode.markov.initial_loops import error_equation, error_scales
 from probgeo.ode.markov.steps import Steps
 from probgeo.ode.problem import Problem
@@ -29,10 +30,7 @@ from probgeo.ragged import members_of
 # Radau's points of a step: eight for the defect of y' (of degree seven), one fewer where y is its
 # integral, and better inside of steps. With six, coverage of van der Pol's oscillator (mu = 5) is
 # .8 instead of .93, and .98 with eight; others do not notice.
-POINTS = {1: 8, 2: 7}
-STIFF_POINTS = 8
-ITERATIONS = 40  # of the collocation equations on a step, before they are solved by elimination
-ROUGH, FINE = 1e-2, 1e-11  # how far: for errors, and for derivatives by data and parameters
+POINTS = 8
 # Local tolerances up to which Jacobians are interpolated between four points of a step. Errors are
 # then estimated with 1 % less accuracy, 3 % at worst; at 1e-4 with 10 %, or not at all (Pleiades).
 INTERPOLATED = 1e-6
@@ -93,7 +91,7 @@ def estimate_errors(
     `accuracy` is the local tolerance of the steps.
     """
     order, D = problem.order, problem.dimension
-    points = STIFF_POINTS if stiff else POINTS[order]
+    points = POINTS if stiff or order == 1 else POINTS - 1
     rule, h, elements = radau(points), steps.h, steps.elements
     at = (steps.starts[:, None] + h[:, None] * rule.points).ravel()
     curve = [along(steps.pieces, h, rule.points, m) for m in range(order + 1)]
@@ -123,8 +121,8 @@ def estimate_errors(
         np.ascontiguousarray(forcing),
         start,
         rule.integrals,
-        0 if stiff else ITERATIONS,
-        ROUGH if start.shape[2] == 1 + DRAWS else FINE,
+        0 if stiff or D < BLAS else 40,
+        1e-11 if uncertain else 1e-2,  # the size of an error need not be known well
         solution,
     )
     # the error with its sign, and the data; of those with random signs only the ends matter

@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probgeo.functions import Field
 from probgeo.ode.markov.defect import radau
 from probgeo.ode.markov.initial_loops import newton_inverses, newton_update
 from probgeo.ode.markov.steps import Attempt, Demand, Walk, integrated, rms
+from probgeo.ode.problem import Problem
 
 STAGES = 5
-ITERATIONS = 10
 
 
 class Method(NamedTuple):
@@ -57,16 +56,8 @@ class ImplicitWalk(Walk):
     exponent = 1 / (STAGES + 1)
     carried = (*Walk.carried, "polynomials", "before")
 
-    def __init__(
-        self,
-        field: Field,
-        t0: float,
-        t1: float,
-        start: np.ndarray,
-        members: np.ndarray,
-        demand: Demand,
-    ) -> None:
-        super().__init__(field, t0, t1, start, members, demand)
+    def __init__(self, problem: Problem, members: np.ndarray, demand: Demand) -> None:
+        super().__init__(problem, members, demand)
         self.polynomials = np.zeros((len(self.y), STAGES + 1, self.y.shape[1]))
         self.polynomials[:, 0] = self.y
         self.before = np.ones(len(self.y))
@@ -123,7 +114,7 @@ class ImplicitWalk(Walk):
         pending = np.arange(count)
         last = np.full(count, np.nan)
         norm = np.empty(count)
-        for _ in range(ITERATIONS):
+        for _ in range(10):
             states = self.y[pending, None] + Z[pending]
             at = self.t[pending, None] + coefficients.points * h[pending, None]
             members = np.repeat(self.members[self.active[pending]], STAGES)

@@ -6,12 +6,12 @@ States of a problem of order q in D dimensions are flat: n = q D numbers, y firs
 import numpy as np
 
 from probgeo._loops import loop
+from probgeo.ode.markov.collocation import BLAS
 
 # Bounds of the factor that fits error bars, over the mean: with .6, .8 and 1.0 below, coverage over
 # 16 kinds of problems and six tolerances is .95, .97 and .98, and least with few steps.
 LOW, HIGH = 0.8, 1.5
 FEW = 4.0  # from few errors it is known less well, and larger by a share FEW over their number
-SMALL = 40  # unknowns of a step up to which they are eliminated without LAPACK
 
 
 @loop
@@ -261,7 +261,7 @@ def error_equation(
                     for p in range(P):
                         F[s, i, K - P + p] = forcing[e, s, i, p]
             done = False
-            for _ in range(0 if S * D <= SMALL else iterations):
+            for _ in range(iterations):
                 for s in range(S):
                     for i in range(top):
                         for c in range(K):
@@ -312,7 +312,7 @@ def error_equation(
                                     matrix[row, q * D + j] -= J * h[e] * collocation[r, q]
                                 for c in range(K):
                                     right[row, c] += J * x0[j, c]
-                if S * D <= SMALL:
+                if D < BLAS:
                     eliminate(matrix, right)
                 elif np.isfinite(matrix).all():
                     right = np.dot(np.linalg.inv(matrix), right)

@@ -12,7 +12,7 @@ from probgeo.ode.piecewise import evaluate
 from probgeo.ode.shape import find_rows
 from probgeo.ragged import members_of, offsets_of
 
-FEWEST, MOST = 0.1, 5.0  # elements that replace one: more would trust an estimate too far
+MOST = 5.0  # elements that replace one, or that one replaces: more would trust estimates too far
 GRADING = 1.0  # most by which the length of elements grows, per length
 
 
@@ -21,7 +21,7 @@ def wanted(local: np.ndarray, allowed: np.ndarray, order: int) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         excess = np.where(local == 0, 0.0, local / allowed)
     excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
-    return np.clip(excess ** (1.0 / order), FEWEST, MOST)
+    return np.clip(excess ** (1.0 / order), 1.0 / MOST, MOST)
 
 
 @loop

@@ -17,9 +17,8 @@ from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov.collocation import BLAS, Chains, Linearised, largest_of
 from probgeo.ragged import rows_of
 
-FAST = 0.2  # contraction at which Jacobians are kept
-SHORTER = 0.25  # contraction at which a step with old Jacobians is worth taking before new ones
-ROUNDING = 1e-13  # relative length of steps that mean nothing
+FAST = 0.25  # contraction at which Jacobians are kept, or one more step is taken before new ones
+ROUNDING = 500 * np.finfo(float).eps  # relative length of steps that mean nothing
 SHORTEST = 1e-3  # share of a step below which it is given up
 
 
@@ -173,7 +172,7 @@ class Iteration:
         shortened = self._shorten(~accepted, trial, correction)
 
         # the next step is known already, and good if it is much shorter
-        further = done | (fresh & full & (contraction < SHORTER))
+        further = done | (fresh & full & (contraction < FAST))
         self._move(accepted, trial.moved(*correction, further.astype(float)))
         self.residual = _where(self.curves, accepted, residual, self.residual)
         self._change_step(on, correction, length)

@@ -14,7 +14,6 @@ from probgeo.ode.markov.initial_loops import judge_steps, next_stage
 from probgeo.ode.markov.steps import Attempt, Walk, integrated
 
 STAGES = 12
-UNSTABLE = 6.1  # h |eigenvalue| at the edge of the region of stability (Hairer's DOP853)
 
 
 class Tableau(NamedTuple):
@@ -27,6 +26,7 @@ class Tableau(NamedTuple):
     extra_nodes: np.ndarray  # (3,)
     extra: np.ndarray  # (3, 16) stages that only the interpolant needs
     interpolant: np.ndarray  # (8, 17)
+    stable: float = 6.1  # h |eigenvalue| at the edge of the region of stability (Hairer)
 
 
 @cache
@@ -93,7 +93,7 @@ class ExplicitWalk(Walk):
             stiffness,
         )
         rates = np.ascontiguousarray(k[:, STAGES, -self.dimension :])
-        return Attempt(point, rates, error, (start, k), stiffness > UNSTABLE)
+        return Attempt(point, rates, error, (start, k), stiffness > coefficients.stable)
 
     def _stages(self, h: np.ndarray) -> np.ndarray:
         """Slopes k (A, 13, n) of all stages, and at the point that they lead to."""

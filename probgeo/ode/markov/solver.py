@@ -30,7 +30,7 @@ class Markov:
     max_points : int
         Most nodes of one member.
     iterations : int
-        Most steps of Newton's method on one mesh.
+        Most steps of Newton's method on one mesh, meshes of one attempt, and attempts.
     stiff : bool
         Whether initial value problems are solved with implicit steps.
 

@@ -10,9 +10,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from probgeo.functions import Field
 from probgeo.ode.curve import NOT_FINITE, OK, STIFF, TOO_COARSE
 from probgeo.ode.markov.initial_loops import take_steps
+from probgeo.ode.problem import Problem
 from probgeo.ragged import elements_of, offsets_of
 
 SAFETY = 0.9  # of the step that would just meet the tolerance
@@ -90,17 +90,10 @@ class Walk(ABC):
     exponent: ClassVar[float]  # of the error estimate of a step, as a power of its length
     carried: ClassVar[tuple[str, ...]] = ("active", "t", "y", "h", "slopes", "size", "retried")
 
-    def __init__(
-        self,
-        field: Field,
-        t0: float,
-        t1: float,
-        start: np.ndarray,
-        members: np.ndarray,
-        demand: Demand,
-    ) -> None:
-        self.field, self.t0, self.t1, self.demand = field, t0, t1, demand
-        self.members = members
+    def __init__(self, problem: Problem, members: np.ndarray, demand: Demand) -> None:
+        self.field, self.members, self.demand = problem.field, members, demand
+        self.t0, self.t1 = t0, t1 = problem.t0, problem.t1
+        start = problem.values[members]
         count, self.order, self.dimension = start.shape
         self.status = np.full(count, OK)
         self.evaluations = np.zeros(count, dtype=np.int64)
