@@ -1,11 +1,12 @@
 # Every target sets up what it needs: a fresh clone needs only Python 3.11+ and make.
 PYTHON ?= python3
+PINS   ?=   # versions to install instead of the newest: make test PINS="$$(.ci/lowest)"
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SITE   := build/docs
 
-.PHONY: demo test test-uncompiled lint bench docs clean
+.PHONY: demo test test-uncompiled coverage lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/probgeo reproduce --quick --out figures
@@ -16,6 +17,14 @@ test: $(READY)
 # the loops alone, as the Python they are written in
 test-uncompiled: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -q -m loops -o addopts=--strict-markers tests
+
+# lines of the package that its own tests run; compiled loops count when they run as Python
+COVERED := -m pytest -n 2 -q --cov --cov-append
+coverage: $(READY)
+	mkdir -p build
+	$(BIN)/python -m coverage erase
+	$(BIN)/python $(COVERED) --cov-report= --dist loadfile --ignore tests/docs --ignore tests/benchmarks tests
+	NUMBA_DISABLE_JIT=1 $(BIN)/python $(COVERED) --cov-report=term-missing:skip-covered -m loops -o addopts=--strict-markers tests
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -35,7 +44,7 @@ clean:
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet $(PINS) --editable '.[dev]'
 	touch $@
 
 # whom we compare with; the page says so if one of them cannot be had
