@@ -18,6 +18,8 @@ from probgeo.geometry.arguments import (
 )
 from probgeo.geometry.by_equation import solved_by
 from probgeo.geometry.chains import Chains
+from probgeo.geometry.conjugate import conjugate_times
+from probgeo.geometry.curvature import certain_rows, ricci, sectional
 from probgeo.geometry.geodesic import Geodesic, Method, check_method
 from probgeo.geometry.guess import guessed
 from probgeo.geometry.packing import Ends, packed
@@ -267,6 +269,80 @@ class Manifold:
     def norm(self, x: Any, v: Any) -> np.ndarray:
         """Length of the tangent vector v at x."""
         return np.sqrt(self.inner(x, v, v))
+
+    def sectional_curvature(self, x: Any, u: Any, v: Any) -> np.ndarray:
+        """Gaussian curvature at x of the surface of geodesics in the plane of u and v.
+
+        All (..., D), and D at least 2; the result is (...), NaN where there is no metric.
+
+        Derivatives of the metric are exact, or by differences (NumPy functions): then it is, too,
+        to round-off or to some seven digits.
+
+        Examples
+        --------
+        >>> from probgeo import metrics
+        >>> ball = Manifold(metrics.PoincareBall(3))
+        >>> round(float(ball.sectional_curvature([0.1, 0.5, 0.2], [1, 0, 0], [0, 1, 1])), 12)
+        -1.0
+        """
+        return sectional(self.metric, x, u, v)
+
+    def ricci(self, x: Any) -> np.ndarray:
+        """The Ricci tensor (..., D, D) at x (..., D), NaN where there is no metric.
+
+        For a unit vector v, v' Ric v is the sum of the sectional curvatures of D - 1 orthogonal
+        planes that contain v. It takes D^2 evaluations of second derivatives a point.
+        """
+        return ricci(self.metric, x)[0]
+
+    def scalar_curvature(self, x: Any) -> np.ndarray:
+        """The trace (...) of the Ricci tensor at x (..., D); in the plane twice the Gaussian one.
+
+        Examples
+        --------
+        >>> from probgeo import metrics
+        >>> round(float(Manifold(metrics.Sphere()).scalar_curvature([0.3, 0.8])), 12)
+        2.0
+        """
+        return ricci(self.metric, x)[1]
+
+    def conjugate_time(self, a: Any, v: Any, *, until: float = 1.0) -> ScalarGaussian:
+        """When the geodesic from a with velocity v meets its neighbours again, to first order.
+
+        The first time in (0, until] at which a Jacobi field that vanishes at the start vanishes
+        again; infinite if there is none. Beyond it the geodesic is not the shortest, not even among
+        curves close by. (It may stop being the shortest earlier, if there is another way.)
+
+        Parameters
+        ----------
+        a, v : array (..., D)
+            With the `velocity` of a `Geodesic`, which is at its end at time 1, `until` = 2 asks
+            about its continuation to twice the length.
+        until : float
+
+        Returns
+        -------
+        ScalarGaussian (...)
+            The standard deviation is numerical. NaN where the geodesic could not be followed, with
+            a `ConvergenceWarning`.
+
+        Examples
+        --------
+        >>> from probgeo import metrics
+        >>> sphere = Manifold(metrics.Sphere())
+        >>> velocity = [1.0, 0.5]
+        >>> time = sphere.conjugate_time([0.3, -0.2], velocity, until=3.0)
+        >>> round(float(time.mean * sphere.norm([0.3, -0.2], velocity) / np.pi), 3)
+        1.0
+        """
+        horizon = as_positive("until", until)
+        batch, (start, velocity), _ = certain_rows(self.metric, {"a": a, "v": v})
+        times, std, curve = conjugate_times(
+            self.metric, start, horizon * velocity, self.accuracy.rtol
+        )
+        warn(curve, "conjugate times")
+        times, std = horizon * times.reshape(batch), horizon * std.reshape(batch)
+        return ScalarGaussian.unchecked(times, std**2)
 
     def check(self, X: Any) -> MetricReport:
         """Whether the metric is one at the points X (N, D), and how well conditioned."""
