@@ -236,8 +236,11 @@ def _anchors(labels: np.ndarray, anchor: Any, n_neighbors: int) -> np.ndarray:
     names, sizes = np.unique(labels, return_counts=True)
     if len(names) < 2:
         raise ValueError(f"labels must name at least two classes, got only {names[0]!r}")
-    wanted = names if anchor is None or np.ndim(anchor) else names[names == anchor]
-    if np.ndim(anchor) or not len(wanted):
+    wanted = names
+    if anchor is not None:
+        one = as_labels("anchor", anchor)
+        wanted = names[[one.ndim == 0 and name == one for name in names]]
+    if not len(wanted):
         raise ValueError(f"anchor must be one of the labels, got {anchor!r}")
     for name, size in zip(names, sizes, strict=True):
         if name in wanted and size <= n_neighbors:
