@@ -73,13 +73,16 @@ def _fit(arguments: argparse.Namespace) -> int:
     from probgeo.commands import fitting
     from probgeo.commands.figures import draw_fit
 
-    table = read_table(arguments.data, arguments.header)
+    table = read_table(arguments.data, arguments.header).without_constants()
     rows = fitting.sampled(len(table.values), arguments.sample, arguments.seed)
     used = table.take(rows)
     with _staged(arguments.out) as folder:
         with fitting.heard() as lines:
+            tell = _progress(arguments)
+            tell(f"learning a metric from {len(rows)} points")
             space = _learned(arguments, used)
-            pga, results, scores = fitting.fit(used, space, arguments.modes, _progress(arguments))
+            bars = not arguments.quiet and sys.stderr.isatty()  # in a file they make no sense
+            pga, results, scores = fitting.fit(used, space, arguments.modes, tell, bars)
             draw_fit(folder / "fit", pga, results, scores, space.coordinates(used))
         names = ("data", "rho", "dimensions", "seed")
         settings = {name: getattr(arguments, name) for name in names}
@@ -96,7 +99,7 @@ def _geodesic(arguments: argparse.Namespace) -> int:
     from probgeo.commands import fitting
     from probgeo.commands.figures import draw_geodesic
 
-    table = read_table(arguments.data, arguments.header)
+    table = read_table(arguments.data, arguments.header).without_constants()
     ends = (arguments.start, arguments.end)
     fitting.check_ends(table, ends)
     with _staged(arguments.out) as folder, fitting.heard() as lines:
@@ -107,7 +110,10 @@ def _geodesic(arguments: argparse.Namespace) -> int:
         fitting.save_geodesic(folder, curve, points.columns)
         draw_geodesic(folder / "geodesic", curve, space, points.take(rows))
     written = "geodesic.csv, geodesic.png, geodesic.pdf"
-    summary = [*table.notes, *fitting.geodesic_summary(curve, ends)]
+    notes = list(table.notes)
+    if arguments.metric is None:
+        notes += fitting.sample_note(len(table.values), len(rows), arguments.seed)
+    summary = [*notes, *fitting.geodesic_summary(curve, ends)]
     return _done(arguments, lines, summary, written)
 
 
@@ -149,11 +155,14 @@ def _staged(name: str) -> Iterator[Path]:
         raise
 
 
-def _progress(arguments: argparse.Namespace) -> Callable[[str], None] | None:
+def _progress(arguments: argparse.Namespace) -> Callable[[str], None]:
     """How to tell what is going on, if that is wanted."""
-    if arguments.quiet:
-        return None
-    return lambda line: print(line, file=sys.stderr, flush=True)
+
+    def tell(line: str) -> None:
+        if not arguments.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _done(arguments: argparse.Namespace, warned: list[str], summary: list[str], files: str) -> int:

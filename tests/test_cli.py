@@ -2,26 +2,31 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 import types
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import probgeo
-from probgeo import ConvergenceWarning, Manifold, data, metrics, paper
+from probgeo import ConvergenceWarning, Manifold, data, metrics, paper, save
 from probgeo._json import plain
 from probgeo.cli import main
+from probgeo.commands import figures, fitting
 from probgeo.commands.figures import draw_fit, draw_geodesic
-from probgeo.commands.fitting import fit_summary, heard, with_error
-from probgeo.commands.learned import Space
+from probgeo.commands.fitting import fit_summary, heard, sampled, with_error
+from probgeo.commands.learned import Space, preferred_components
 from probgeo.commands.tables import Table, read_table
 from probgeo.stats import PrincipalGeodesics
 
 X = data.half_circle(14)
 METRIC = metrics.from_mixture(X, 2, rho=0.5)
+SIMPLE = {"mean": [0.0, 0.0], "converged": True}
 SMALL = ("--components", "2", "--rho", "0.5", "--quiet")
 
 
@@ -107,13 +112,16 @@ class TestFit:
         assert results["columns"] == ["width", "cost $"]
         assert results["settings"] == {
             "data": f"{folder}/points.csv",
+            "columns": ["width", "cost $"],
             "points": 14,
+            "sample": 14,
             "components": 2,
             "rho": 0.5,
             "modes": 2,
             "dimensions": None,
             "seed": 0,
         }
+        assert results["notes"] == ["header: width, cost $ (--no-header if that is a point)"]
         assert results["seconds"] > 0
         assert set(results["versions"]) == {"probgeo", "numba", "numpy", "python"}
 
@@ -134,6 +142,17 @@ class TestFit:
     def test_figures(self, fitted):
         assert (fitted / "fit.png").read_bytes().startswith(b"\x89PNG")
         assert (fitted / "fit.pdf").read_bytes().startswith(b"%PDF")
+
+    def test_a_sample_keeps_the_numbers_of_rows(self, folder, tmp_path, capsys):
+        call = ["fit", f"{folder}/points.csv", *SMALL, "--sample", "9", "--out", str(tmp_path)]
+        assert main(call) == 0
+        assert "learned from 9 of 14 points, drawn with seed 0" in capsys.readouterr().out
+        scores = read_table(tmp_path / "scores.csv").values
+        rows = scores[:, 0].astype(int)
+        np.testing.assert_array_equal(rows, sampled(14, 9, 0))
+        space = Space.load(tmp_path / "metric.npz")
+        again = PrincipalGeodesics(Manifold(space.metric)).fit(X[rows]).scores(X[rows])
+        np.testing.assert_allclose(scores[:, [1, 3]], again.mean, rtol=1e-8)
 
     def test_after_projection(self, tmp_path, capsys):
         """Data in a plane of three dimensions: the same manifold, turned."""
@@ -160,15 +179,17 @@ class TestFit:
     def test_summary(self, results):
         lines = fit_summary(results)
         assert lines[0] == "14 points in 2 dimensions, metric of 2 Gaussians, rho 0.5"
-        mean, std = results["mean"][0], results["mean_std"][0]
-        assert lines[2].startswith(f"  width: {with_error(mean, 2 * std)} (")
+        mean, std, spread = (results[name][0] for name in ("mean", "mean_std", "spread"))
+        assert lines[2].startswith(f"  width: {with_error(mean, 2 * std, spread)} (")
         assert f"{results['explained_variance_ratio'][0]:.1%} of all" in lines[4]
         assert lines[-1] == "converged"
         failed = fit_summary(results | {"converged": False, "message": "a reason"})
         assert failed[-1] == "not converged: a reason"
-        long = {name: 9 * results[name] for name in ("columns", "mean", "mean_std")}
-        many = fit_summary(results | long | {"standard_error": 9 * results["standard_error"]})
+        names = ("columns", "mean", "mean_std", "spread", "standard_error")
+        many = fit_summary(results | {name: 9 * results[name] for name in names})
         assert "  and 12 more in results.json" in many
+        few = fit_summary(results | {"settings": results["settings"] | {"points": 99}})
+        assert few[1] == "learned from 14 of 99 points, drawn with seed 0; --sample all uses all"
 
 
 class TestGeodesic:
@@ -218,13 +239,15 @@ class TestGeodesic:
         call = ("geodesic", folder / "points.csv", "--from", 0, "--to", 1, "--out", tmp_path)
         said = complaint(capsys, *call, "--metric", tmp_path / "none.npz")
         assert f"there is no file {tmp_path}/none.npz" in said
-        np.savez(tmp_path / "other.npz", centers=np.zeros((1, 2)))
+        save([1.0], tmp_path / "other.npz")
         said = complaint(capsys, *call, "--metric", tmp_path / "other.npz")
-        assert "is not a metric that `fit` has written: it has no rho, tensors" in said
-        np.savez(tmp_path / "flat.npz", centers=np.zeros((1, 2)), tensors=np.eye(3)[None], rho=1.0)
-        for bad in (tmp_path / "flat.npz", folder / "points.csv", folder / "points.npy"):
+        assert "other.npz is not a metric that `fit` has written, but a list" in said
+        for bad in (folder / "points.csv", folder / "points.npy"):
             said = complaint(capsys, *call, "--metric", bad)
-            assert "is not a metric that `fit` has written" in said
+            assert f"{bad} was not written by probgeo.save" in said
+        (tmp_path / "half.npz").write_bytes(saved.read_bytes()[:300])
+        said = complaint(capsys, *call, "--metric", tmp_path / "half.npz")
+        assert "half.npz is damaged: its end is missing" in said
         write_csv(tmp_path / "wide.csv", np.random.default_rng(0).normal(size=(5, 3)))
         said = complaint(capsys, call[0], tmp_path / "wide.csv", *call[2:], "--metric", saved)
         assert "the metric was learned from 2 columns, the data have 3" in said
@@ -246,13 +269,41 @@ class TestTables:
             ("a\tb\n1\t2\n3\t4", ("a", "b")),
             ('"a, b",1990\n1,2\n 3 , 4e0\n', ("a, b", "1990")),
             ("# a,b\n1,2\n3,4", ("a", "b")),
-            ("0,1\n1,2\n3,4\n", ("0", "1")),  # as pandas writes columns without names
+            ("0,1\n1,2\n3,4\n", ("0", "1")),  # as pandas writes columns without names,
+            (",0,1\n0,1,2\n1,3,4\n", ("0", "1")),  # with its index,
+            (",a,b\n0,1,2\n1,3,4\n", ("a", "b")),  # and with names
         ],
     )
     def test_ways_to_write_it(self, tmp_path, text, columns):
         table = self.read(tmp_path, text)
         assert table.columns == columns
         np.testing.assert_array_equal(table.values, [[1.0, 2.0], [3.0, 4.0]])
+
+    def test_headers_are_told(self, tmp_path):
+        text = "0,1\n1.5,2\n3,4\n"
+        table = self.read(tmp_path, text)
+        assert table.notes == ("header: 0, 1 (--no-header if that is a point)",)
+        assert len(read_table(tmp_path / "a.csv", header=False).values) == 3
+        assert self.read(tmp_path, "0,2\n1.5,2\n").notes == ("no header: the first point is 0, 2",)
+        assert read_table(tmp_path / "a.csv", header=True).columns == ("0", "2")
+        notes = self.read(tmp_path, ",0,1\n0,1,2\n1,3,4\n").notes
+        assert notes[0].startswith("header: (no name), 0, 1")
+        assert notes[1] == "left out: the first column, which has no name and counts the rows"
+
+    @pytest.mark.parametrize(("rows", "count"), [("0\n1.5\n2.5\n", 2), ("0\n1\n2\n", 3)])
+    def test_a_single_zero(self, tmp_path, rows, count):
+        """Pandas' name of a column, if no number has the form of one."""
+        assert len(self.read(tmp_path, rows).values) == count
+
+    def test_a_point_at_zero_and_one(self, tmp_path):
+        """Of a file with nothing but such points: the first is not a name."""
+        assert len(self.read(tmp_path, "0,1\n0,1\n2,3\n").values) == 3
+
+    def test_constant_columns(self):
+        constant = Table(np.column_stack([X, np.ones(14)]), ("a", "b", "c")).without_constants()
+        assert constant.columns == ("a", "b")
+        assert constant.notes == ("left out: column 'c', which is 1 in every row",)
+        np.testing.assert_array_equal(constant.values, X)
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -262,11 +313,12 @@ class TestTables:
             ("x,y\n1,2\n3,4\n5,six\n", "column 'y' of .* holds text, 'six' in line 4"),
             ("name\nbob\n", "column 'name' of .* holds text, 'bob' in line 2"),
             ("1,2\n3\n", "1 columns in line 2, 2 in the first"),
-            ("x;y\n1,5;2\n", "holds text, '1,5' in line 2: write 1.5, not 1,5"),
+            ("x;y\n1,5;2\n", "decimal commas, '1,5' in line 2: write 1.5 .pandas: read_csv"),
+            ("1,5;2,3\n2,5;3,5\n", "decimal commas, '1,5' in line 1: write 1.5"),
+            ("1.5 2.5\n3.5 4.5\n", "separated by spaces in line 2: columns must be separated by"),
             ("", "is empty"),
             ("x,y\n", "has no points"),
             ('1,2\n"3,4\n', "is not a .csv file"),
-            (",x\n0,1.5\n1,2.5\n", "the first column of .* has no name and counts the rows"),
             ("x,y\n1,2\n3,nan\n4,5\n,6\n", "values in rows 1, 3 .counted from 0"),
             ("1,inf\n", "values in row 0 .counted from 0"),
             ("x\n" + 7 * "nan\n", "in rows 0, 1, 2, 3, 4 and 2 more"),
@@ -316,9 +368,30 @@ class TestBadInput:
         assert "NaN or infinite values in row 1" in complaint(capsys, name, nan, *rows)
 
     def test_nothing_is_left_behind(self, folder, tmp_path, capsys):
-        call = ("fit", folder / "points.csv", "--components", "15", "--out", tmp_path / "new")
-        complaint(capsys, *call)
-        assert not (tmp_path / "new").exists()
+        call = ("fit", folder / "points.csv", "--components", "15", "--quiet")
+        complaint(capsys, *call, "--out", tmp_path / "new" / "and" / "newer")
+        assert not list(tmp_path.iterdir())
+        (tmp_path / "mine").mkdir()
+        complaint(capsys, *call, "--out", tmp_path / "mine")
+        assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
+
+    @pytest.mark.parametrize("where", [(fitting, "save_fit"), (Space, "save")])
+    def test_interrupted(self, folder, tmp_path, capsys, monkeypatch, where):
+        """Until all files are complete, what was there before stays."""
+
+        def stop(*arguments):
+            signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(*where, stop)
+        monkeypatch.setattr(fitting, "fit", lambda *_: (None, SIMPLE, np.zeros((14, 2, 2))))
+        monkeypatch.setattr(figures, "draw_fit", lambda path, *_: path.write_text("a picture"))
+        out = tmp_path / "out"
+        out.mkdir()
+        (out / "results.json").write_text("older")
+        assert main(["fit", f"{folder}/points.csv", *SMALL, "--out", str(out)]) == 130
+        assert capsys.readouterr().err == "probgeo fit: stopped, nothing written\n"
+        assert list(out.iterdir()) == [out / "results.json"]
+        assert (out / "results.json").read_text() == "older"
 
     def test_folder_for_results(self, folder, capsys):
         path = folder / "points.csv"
@@ -332,6 +405,7 @@ class TestBadInput:
             (("--rho", "-1"), "--rho: must be a number >= 0, got '-1'"),
             (("--rho", "nan"), "--rho: must be a number >= 0, got 'nan'"),
             (("--modes", "1.5"), "--modes: must be a whole number >= 1, got '1.5'"),
+            (("--sample", "few"), "--sample: must be a whole number >= 1, got 'few'; or `all`"),
             (("--seed", "-3"), "--seed: must be a whole number from 0 to 4294967295, got '-3'"),
             (("--dimensions", "0"), "--dimensions: must be a whole number >= 1, got '0'"),
             (("--dimensions", "3", "--components", "2"), "--dimensions must be at most 2 for 14"),
@@ -347,6 +421,8 @@ class TestBadInput:
         rows = [(0.0, 1.0), (1.0, 2.0), (1.0, 2.0), (0.0, 1.0)]
         call = ("fit", write_csv(tmp_path / "a.csv", rows), "--out", tmp_path, "--components", 1)
         assert "1 components need at least 3 different points, got 2" in complaint(capsys, *call)
+        said = complaint(capsys, *call[:-2])
+        assert "a metric needs at least 3 different points, got 2: give more data" in said
 
     def test_numbers_too_large(self, tmp_path, capsys):
         path = write_csv(tmp_path / "a.csv", 1e300 * X)
@@ -382,6 +458,19 @@ class TestFigures:
         draw_geodesic(tmp_path / "path", curve, None, Table(np.zeros((2, dimension)), names))
         assert (tmp_path / "path.png").exists()
 
+    def test_legends_say_what_dashed_means(self, pga):
+        ax = Figure().subplots()
+        figures._modes(ax, Table(X, ("a", "b")), pga, pga.transform(X))
+        assert not any("dashed" in label for label in ax.get_legend_handles_labels()[1])
+        lost = types.SimpleNamespace(
+            mean_=pga.mean_,
+            statistical_cov_=pga.statistical_cov_,
+            geodesic=lambda k, reach: replace(pga.geodesic(k, reach), status=np.array(1)),
+        )
+        ax = Figure().subplots()
+        figures._modes(ax, Table(X, ("a", "b")), lost, pga.transform(X))
+        assert "dashed: not converged" in ax.get_legend_handles_labels()[1]
+
 
 class TestWarnings:
     def test_are_plain_lines(self):
@@ -400,12 +489,6 @@ class TestWarnings:
         with heard() as lines:
             Space.learn(table, 2, 1.0, 2, 0)  # principal components have their own scales
         assert lines == []
-
-    def test_constant_columns(self):
-        constant = np.column_stack([X, np.ones(14)])
-        with heard() as lines:
-            Space.learn(Table(constant, ("a", "b", "c")), 2, 1.0, None, 0)
-        assert lines == ["column 'c' is 1 in every row: leave it out"]
 
     @pytest.mark.slow
     def test_do_not_change_the_exit_code(self, folder, tmp_path, capsys, monkeypatch):
@@ -435,12 +518,46 @@ def test_json_has_no_infinity():
         (-0.4791, 0.0201, "-0.479 +- 0.020"),
         (1234.6, 120.0, "1235 +- 120"),
         (1.0, 3.4e-9, "1.0000000000 +- 3.4e-09"),
-        (1.5, 0.0, "1.5 +- 0"),
+        (1.0, 3e-28, "1 +- below 1e-09"),
+        (-12.3456789, 0.0, "-12.3456789 +- below 1e-08"),
+        (0.0, 0.0, "0 +- 0"),
         (1.5, np.nan, "1.5 +- nan"),
     ],
 )
 def test_numbers_with_errors(value, error, text):
     assert with_error(value, error) == text
+
+
+def test_digits_below_a_billionth_of_the_scale_mean_nothing():
+    assert with_error(1e-20, 3e-28, scale=2.0) == "0 +- below 2e-09"
+    assert with_error(9.1326e-9, 1e-12, scale=4.6) == "9e-09 +- below 5e-09"
+    assert with_error(9.1326e-9, 1e-12) == "0.000000009133 +- 1.0e-12"
+
+
+def test_as_many_gaussians_as_there_are():
+    """Far from each other, so that BIC leaves no doubt."""
+    rng = np.random.default_rng(0)
+    for count in (1, 3, 5):
+        centres = 20.0 * np.arange(count)[:, None] * [1.0, 0.5]
+        points = (centres[:, None] + rng.normal(size=(count, 60, 2))).reshape(-1, 2)
+        assert preferred_components(points, 0) == count
+
+
+def test_a_sample_is_drawn_once():
+    np.testing.assert_array_equal(sampled(5, 5, 0), np.arange(5))
+    np.testing.assert_array_equal(sampled(5, None, 0), np.arange(5))
+    rows = sampled(1000, 100, 3)
+    assert len(np.unique(rows)) == 100
+    assert (np.diff(rows) > 0).all()
+    np.testing.assert_array_equal(rows, sampled(1000, 100, 3))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3.0, "some seconds"), (42.0, "about 40 s"), (200.0, "about 3 min")],
+)
+def test_time_to_wait(seconds, text):
+    assert fitting._about(seconds) == text
 
 
 class TestReproduce:
@@ -510,4 +627,4 @@ class TestReproduce:
 
         monkeypatch.setattr(paper, "reproduce", stop)
         assert main(["reproduce"]) == 130
-        assert capsys.readouterr().err == "probgeo reproduce: stopped\n"
+        assert capsys.readouterr().err == "probgeo reproduce: stopped, what is finished is kept\n"

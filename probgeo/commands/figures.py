@@ -21,6 +21,7 @@ from probgeo.paper.experiment import STYLE
 WIDE, NARROW, HEIGHT = 7.0, 3.4, 3.0  # inches
 COMPARABLE = 5.0  # ratio of two sides from which axes are not drawn to one scale
 CENTRAL = (0.05, 0.95)  # quantiles of the scores between which modes are drawn
+VISIBLE = 0.005  # part of the height of a picture: a point of the printer, on three inches
 MOST = 6  # coordinates of a path in one picture
 
 
@@ -105,10 +106,10 @@ def _scores(ax: Axes, scores: np.ndarray) -> None:
         color=plot.COLOURS["second"],
         ecolor=plot.COLOURS["nodes"],
         elinewidth=0.8,
-        markersize=4,
+        markersize=4 if len(mean) <= 500 else 1.5,
     )
     ax.set_ylabel("score on mode 2")
-    ax.set_title("scores, 2 numerical standard deviations")
+    ax.set_title(_with_bars("scores", std, np.ptp(mean)))
     ax.set_aspect("equal", adjustable="datalim")  # both are lengths on the manifold
 
 
@@ -123,7 +124,7 @@ def _variances(ax: Axes, results: dict[str, Any]) -> None:
     ax.set_xticks(modes)
     ax.set_xlabel("mode")
     ax.set_ylabel("explained variance (%)")
-    ax.set_title("explained variance, 2 numerical standard deviations")
+    ax.set_title(_with_bars("explained variance", std, variance.max()))
 
 
 def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> None:
@@ -144,6 +145,13 @@ def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> None:
         ax.set_title(f"the {MOST} of {len(columns)} coordinates that change most")
     if len(columns) > 1:
         _legend(ax)
+
+
+def _with_bars(what: str, std: np.ndarray, size: float) -> str:
+    """What error bars mean, or why there are none to be seen."""
+    if 2.0 * np.max(std) < VISIBLE * size:
+        return f"{what}; numerical errors too small to be seen"
+    return f"{what}, 2 numerical standard deviations"
 
 
 def _comparable(X: np.ndarray) -> bool:

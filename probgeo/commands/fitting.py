@@ -3,7 +3,6 @@
 import json
 import math
 import platform
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -49,7 +48,7 @@ def sampled(count: int, most: int | None, seed: int) -> np.ndarray:
 
 
 def fit(
-    table: Table, space: Space, modes: int | None, tell: Callable[[str], None] | None = None
+    table: Table, space: Space, modes: int | None, tell: Callable[[str], None], bars: bool
 ) -> tuple[Any, dict[str, Any], np.ndarray]:
     """Principal geodesics, the numbers for `results.json`, and scores (P, K, 2) with their std."""
     from probgeo.stats import PrincipalGeodesics
@@ -59,15 +58,13 @@ def fit(
     if count > space.dimension:
         raise InputError(f"--modes must be at most {space.dimension}, the dimensions, got {count}")
     manifold = Manifold(space.metric)
-    shown = tell is not None and sys.stderr.isatty()  # bars make no sense in a file
-    if tell is not None:
-        seconds = expected_seconds(manifold, points.values)
-        tell(
-            f"mean and modes of {len(points.values)} points, metric of "
-            f"{len(space.metric.centers)} Gaussians: {_about(seconds)}"
-        )
-    pga = PrincipalGeodesics(manifold, n_components=count, verbose=int(shown))
-    scores = scores_of(pga.fit(points.values), points.values, shown)
+    tell(
+        f"mean and modes of {_counted(len(points.values), 'point')}, "
+        f"metric of {_counted(len(space.metric.centers), 'Gaussian')}: "
+        + _about(expected_seconds(manifold, points.values))
+    )
+    pga = PrincipalGeodesics(manifold, n_components=count, verbose=int(bars))
+    scores = scores_of(pga.fit(points.values), points.values, bars)
     results = {
         "columns": points.columns,
         "mean": pga.mean_.mean,
@@ -168,18 +165,21 @@ def save_geodesic(folder: Path, curve: Geodesic, columns: tuple[str, ...]) -> No
     write_table(folder / "geodesic.csv", names, values.tolist())
 
 
+def sample_note(count: int, used: int, seed: int) -> list[str]:
+    """That not all points were used, if so."""
+    if used == count:
+        return []
+    return [f"learned from {used} of {count} points, drawn with seed {seed}; --sample all uses all"]
+
+
 def fit_summary(results: dict[str, Any]) -> list[str]:
     """What a reader wants to know first, in lines."""
     settings, dimension = results["settings"], len(results["columns"])
     lines = [
-        f"{settings['points']} points in {dimension} dimensions, "
-        f"metric of {settings['components']} Gaussians, rho {settings['rho']:g}"
+        f"{_counted(settings['points'], 'point')} in {_counted(dimension, 'dimension')}, "
+        f"metric of {_counted(settings['components'], 'Gaussian')}, rho {settings['rho']:g}"
     ]
-    if settings["sample"] < settings["points"]:
-        lines += [
-            f"from a sample of {settings['sample']} points, drawn with seed {settings['seed']}; "
-            "--sample all uses all"
-        ]
+    lines += sample_note(settings["points"], settings["sample"], settings["seed"])
     if "projection" in results:
         before, kept = (results["projection"][name] for name in ("columns", "kept_variance"))
         lines += [f"projected from {len(before)} columns, which keeps {kept:.1%} of the variance"]
@@ -218,10 +218,17 @@ def with_error(value: Any, error: Any, scale: Any = 0.0) -> str:
     if not (math.isfinite(value) and math.isfinite(error)):
         return f"{value:.6g} +- {error:.2g}"
     if error <= least:
-        shown = round(value / least) * least if least > 0 else value
-        return f"{shown:.9g} +- " + (f"below {least:.0e}" if least > 0 else "0")
+        if least == 0.0:
+            return f"{value:g} +- 0"
+        digits = 1 + math.floor(math.log10(max(abs(value) / least, 1.0)))
+        shown = value if abs(value) > least else 0.0
+        return f"{shown:.{min(digits, 9)}g} +- below {least:.0e}"
     digits = min(max(1 - math.floor(math.log10(error)), 0), 12)
     return f"{value:.{digits}f} +- {error:{'.1e' if digits > 5 else f'.{digits}f'}}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _verdict(converged: Any, message: str) -> str:

@@ -41,7 +41,6 @@ class Space:
         _check_count(X, components)
         origin = basis = None
         if dimensions is None:
-            _warn_of_constants(table)
             _warn_of_scales(table)
         else:
             most = min(X.shape)
@@ -126,13 +125,6 @@ def _check_count(X: np.ndarray, components: int | None) -> None:
         raise InputError(
             f"{what} at least {least} different points, got {different}: give more data{less}"
         )
-
-
-def _warn_of_constants(table: Table) -> None:
-    """Columns that say nothing cost a dimension each."""
-    for k in np.flatnonzero(np.ptp(table.values, axis=0) == 0):
-        name, value = table.columns[k], table.values[0, k]
-        warnings.warn(f"column {name!r} is {value:g} in every row: leave it out", stacklevel=2)
 
 
 def _warn_of_scales(table: Table) -> None:

@@ -28,6 +28,18 @@ class Table:
         """Some of the points."""
         return replace(self, values=self.values[rows])
 
+    def without_constants(self) -> "Table":
+        """The columns that say something, and a note about the others."""
+        varies = np.ptp(self.values, axis=0) > 0
+        if varies.all() or not varies.any():
+            return self
+        told = (
+            f"left out: column {self.columns[k]!r}, which is {self.values[0, k]:g} in every row"
+            for k in np.flatnonzero(~varies)
+        )
+        kept = tuple(self.columns[k] for k in np.flatnonzero(varies))
+        return Table(self.values[:, varies], kept, (*self.notes, *told))
+
 
 def read_table(path: str | Path, header: bool | None = None) -> Table:
     """The points in a .csv or .npy file, one a row.
@@ -159,10 +171,15 @@ def _about_text(path: Path, column: str, line: int, cell: str) -> str:
             f"{path} has decimal commas, {cell!r} in line {line}: write {cell.replace(',', '.')} "
             "(pandas: read_csv(..., sep=';', decimal=',') and to_csv)"
         )
-    said = f"column {column!r} of {path} holds text, {cell!r} in line {line}: "
     if not any(_is_text(part) for part in cell.split()):
-        return said + "columns must be separated by commas, semicolons or tabs, not by spaces"
-    return said + "all columns must be numbers"
+        return (
+            f"{path} has numbers that are separated by spaces in line {line}: "
+            "columns must be separated by commas, semicolons or tabs"
+        )
+    return (
+        f"column {column!r} of {path} holds text, {cell!r} in line {line}: "
+        "all columns must be numbers"
+    )
 
 
 def _counted(count: int) -> list[str]:
