@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import json
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ KINDS = {  # how other files begin
 DAMAGED = (  # what NumPy and JSON say to files that are not as they were written
     *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError),
     *(TypeError, AttributeError, IndexError, NotImplementedError, RuntimeError, SyntaxError),
+    *(tokenize.TokenError, MemoryError, OverflowError),
 )
 
 
