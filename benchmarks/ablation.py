@@ -16,6 +16,7 @@ import argparse
 import ast
 import importlib
 import pkgutil
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ import numpy as np
 FACTORS = {"half": 0.5, "double": 2.0}
 FLOOR = 1e-12  # error of references, relative to the size of the solution
 WRONG = 1e-2  # relative error of a false success
+LIMIT = 30  # seconds for all problems, which take about two
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -110,6 +112,21 @@ def changed(number: Number, value: Any) -> Iterator[None]:
     finally:
         for module in modules:
             setattr(module, number.name, number.value)
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """TimeoutError after so many seconds: with some values a solve never ends."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 def score(cases: list[Case]) -> Score:
@@ -269,7 +286,7 @@ def main() -> int:
             if value == number.value:
                 continue
             try:
-                with changed(number, value):
+                with changed(number, value), at_most(LIMIT):
                     found = score(cases)
             except Exception as error:  # noqa: BLE001  (that is a finding, too)
                 add(f"| {short}, {label} | {value:g} | {type(error).__name__} | | | | |")

@@ -657,13 +657,13 @@ class TestLoops:
         offsets = np.array([0, 7, 7, 40])
         ratio = rng.standard_normal((40, rng.integers(1, 4))) ** rng.choice([2, 4])
         ratio[rng.uniform(size=ratio.shape) < 0.2] = 0.0
-        found = loops.error_scales(offsets, ratio)
+        found = loops.error_scales(offsets, ratio, 0.8, 1.5, 4.0)
         for b in (0, 2):
             own = ratio[offsets[b] : offsets[b + 1]]
             own = own[own > 0]
             wanted = np.quantile(own, 0.954) / 4.0
-            expected = np.clip(wanted, loops.LOW * own.mean(), loops.HIGH * own.mean())
-            expected *= 1.0 + loops.FEW / own.size
+            expected = np.clip(wanted, 0.8 * own.mean(), 1.5 * own.mean())
+            expected *= 1.0 + 4.0 / own.size
             np.testing.assert_allclose(found[b], expected, rtol=1e-12)
         assert found[1] == 0.0
 

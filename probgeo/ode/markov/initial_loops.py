@@ -8,11 +8,6 @@ import numpy as np
 from probgeo._loops import loop
 from probgeo.ode.markov.collocation import BLAS
 
-# Bounds of the factor that fits error bars, over the mean: with .6, .8 and 1.0 below, coverage over
-# 16 kinds of problems and six tolerances is .95, .97 and .98, and least with few steps.
-LOW, HIGH = 0.8, 1.5
-FEW = 4.0  # from few errors it is known less well, and larger by a share FEW over their number
-
 
 @loop
 def next_stage(
@@ -351,12 +346,15 @@ def error_equation(
 
 
 @loop
-def error_scales(offsets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+def error_scales(
+    offsets: np.ndarray, ratio: np.ndarray, lowest: float, highest: float, few: float
+) -> np.ndarray:
     """Factors s^2 (B,) by which the variance of drawn errors fits the estimated one.
 
     ratio (E, D) = estimated squared error over drawn variance, at the ends of the steps. The factor
-    is such that two standard deviations hold .954 of it, as they do of a Gaussian, but not far from
-    the mean: where errors grow steadily, all are alike, and one standard deviation.
+    is such that two standard deviations hold .954 of it, as they do of a Gaussian, but between
+    `lowest` and `highest` times the mean: where errors grow steadily, all are alike, and one
+    standard deviation. From few errors it is known less well, and a share few / number larger.
     """
     members = offsets.shape[0] - 1
     factors = np.zeros(members)
@@ -370,7 +368,8 @@ def error_scales(offsets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
         low = int(place)
         high = min(low + 1, own.size - 1)
         quantile = own[low] + (place - low) * (own[high] - own[low])
-        factors[b] = min(max(quantile / 4.0, LOW * mean), HIGH * mean) * (1.0 + FEW / own.size)
+        factors[b] = min(max(quantile / 4.0, lowest * mean), highest * mean)
+        factors[b] *= 1.0 + few / own.size
     return factors
 
 

@@ -16,7 +16,7 @@ from probgeo.ode.problem import Problem
 from probgeo.ragged import elements_of, offsets_of
 
 SAFETY = 0.9  # of the step that would just meet the tolerance
-SMALLEST, LARGEST = 0.2, 4.0  # factors by which a step changes
+LARGEST = 4.0  # factor by which a step grows or shrinks
 LONGEST = 0.25  # step, as a share of the interval: what lies between few evaluations is not seen
 TIMID = 1e-3  # error of a first step over its tolerance, below which it is taken again
 ENDED_LOST, ENDED_LONG = 2, 3  # how `take_steps` says that a member left before the end
@@ -111,7 +111,7 @@ class Walk(ABC):
         self.h = self._first_steps()
         self.longest = LONGEST * (t1 - t0)
         self.limits = np.array(
-            [t0, t1, self.exponent, SAFETY, SMALLEST, LARGEST, TIMID, self.longest]
+            [t0, t1, self.exponent, SAFETY, 1.0 / LARGEST, LARGEST, TIMID, self.longest]
         )
 
     @abstractmethod
