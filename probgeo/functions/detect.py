@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from probgeo._checks import page
 from probgeo.functions.field import Field
 from probgeo.functions.rows import RowFunction
 from probgeo.functions.trees import as_parameter, leaves_of, rebuilt, row_by_row
@@ -25,7 +26,7 @@ WRAPPERS = (JaxFunction, NumpyFunction, TorchFunction)
 ADVICE = (
     "To say how f is written, wrap it in one of probgeo.functions: JaxFunction(f) for one point; "
     "NumpyFunction(f) or TorchFunction(f) for rows, where t has shape (n,), y (n, D); "
-    "NumpyFunction(f, rows=False) for one point"
+    "NumpyFunction(f, rows=False) for one point; see " + page("howto/functions")
 )
 
 

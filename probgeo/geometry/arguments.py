@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from probgeo._checks import as_float_array, is_traced
+from probgeo._checks import as_float_array, is_traced, page
 from probgeo._loops import loop
 from probgeo.gaussian import Gaussian
 from probgeo.metrics import Metric, as_metric
+
+WHICH_METRIC = page("concepts/which_metric")
 
 
 def as_vectors(name: str, value: Any) -> np.ndarray:
@@ -90,7 +92,10 @@ def where_definite(metric: Metric, points: dict[str, np.ndarray]) -> np.ndarray:
         usable &= here
         if not usable.any():
             bad = x[np.flatnonzero(~here)[0]]
-            raise ValueError(f"the metric must be positive definite at {name}, got {name} = {bad}")
+            raise ValueError(
+                f"the metric must be positive definite at {name}, got {name} = {bad}; "
+                f"what may help: {WHICH_METRIC}"
+            )
     return usable
 
 

@@ -30,7 +30,7 @@ from probgeo.geometry.shortest import Shortest, joined, shortest
 from probgeo.geometry.starts import Landmarks
 from probgeo.metrics import Metric, MetricReport, as_metric, check_metric
 from probgeo.metrics.inputs import as_points
-from probgeo.ode.curve import ConvergenceWarning, Curve, Source, warn
+from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver
 from probgeo.ragged import in_chunks
@@ -249,7 +249,7 @@ class Manifold:
         if not good.all():
             warnings.warn(
                 f"{np.sum(~good)} of {good.size} distances did not converge; "
-                "`geodesic` of these points says why",
+                f"`geodesic` of these points says why, {READING_CONVERGED} what to do",
                 ConvergenceWarning,
                 stacklevel=2,
             )

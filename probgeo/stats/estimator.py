@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from probgeo.geometry import Manifold
 from probgeo.metrics import Flat, as_metric
 from probgeo.metrics.learners import Learner
-from probgeo.ode.curve import ConvergenceWarning
+from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning
 
 if TYPE_CHECKING:
     import pandas
@@ -54,7 +54,8 @@ class ManifoldEstimator(BaseEstimator):
 
     def _warn(self, message: str) -> None:
         warnings.warn(
-            f"{type(self).__name__} did not converge: {message}. See `converged_` and `message_`.",
+            f"{type(self).__name__} did not converge: {message}. See `converged_`, `message_` "
+            f"and {READING_CONVERGED}.",
             ConvergenceWarning,
             stacklevel=3,
         )
