@@ -215,6 +215,8 @@ class Iteration:
         )
 
     def _change_step(self, which: np.ndarray, step: tuple, length: np.ndarray) -> None:
+        if not which.any():
+            return
         c = self.curves
         self.step = (
             _at_nodes(c, which, step[0], self.step[0]),
@@ -266,13 +268,12 @@ class Iteration:
         )
 
     def _keep(self, which: np.ndarray) -> None:
-        if which.all():
-            return
         members = np.flatnonzero(which)
-        rows, elements = (
-            rows_of(self.curves.offsets, members),
-            rows_of(self.curves.elements, members),
-        )
+        if not len(members):
+            self.chosen = members  # nobody is left, and nothing of them needed
+        if len(members) in (0, len(which)):
+            return
+        rows, elements = (rows_of(x, members) for x in (self.curves.offsets, self.curves.elements))
         self.step = (self.step[0][rows], self.step[1][elements])
         self.residual = self.residual[elements]
         self.linear = self.linear.take(members)
