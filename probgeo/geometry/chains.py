@@ -5,6 +5,7 @@ not lower it is not taken, so that a chain cannot get lost.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -42,7 +43,15 @@ def cubic_rule(points: int) -> Rule:
     )
 
 
-STRAIGHT = Rule(np.array([[0.5, 0.5]]), np.array([[-1.0, 1.0]]), np.array([1.0]))
+def straight_rule(points: int) -> Rule:
+    """Straight segments with Gauss' points."""
+    x, w = np.polynomial.legendre.leggauss(points)
+    s = 0.5 * (x + 1.0)
+    shape = np.ascontiguousarray(np.stack([1.0 - s, s], axis=1))
+    return Rule(shape, np.tile([-1.0, 1.0], (points, 1)), 0.5 * w)
+
+
+STRAIGHT = straight_rule(2)  # with one point, coarse polygons have twice as many local minima
 CUBIC = cubic_rule(4)
 RULES = (STRAIGHT, CUBIC)  # by J - 1
 
@@ -153,27 +162,20 @@ class Minimised:
     steps: np.ndarray
 
 
-@dataclass(frozen=True)
-class Race:
-    """Chains between the same ends compete: those far behind after some rounds are given up.
+class Referee(Protocol):
+    """Who decides that chains are given up before they are done."""
 
-    owner (members,) : which ends a chain is between
-    lowest (owners,) : the least energy known so far, which is written to
-    factor : how many times that a chain may have
-    patience : rounds until then
-    """
-
-    owner: np.ndarray
-    lowest: np.ndarray
-    factor: float
-    patience: int
-
-    def lost(self, round_: int, members: np.ndarray, energy: np.ndarray) -> np.ndarray:
-        """Which of some members are given up."""
-        owner = self.owner[members]
-        np.minimum.at(self.lowest, owner, energy)
-        behind = energy > self.factor * self.lowest[owner]
-        return behind if round_ >= self.patience else np.zeros(len(members), dtype=bool)
+    def lost(
+        self,
+        round_: int,
+        members: np.ndarray,
+        nodes: np.ndarray,
+        energy: np.ndarray,
+        decrement: np.ndarray,
+        done: np.ndarray,
+    ) -> np.ndarray:
+        """Which of some members (runs,) are given up, from where their next step leads."""
+        ...
 
 
 def minimise(
@@ -181,12 +183,12 @@ def minimise(
     chains: Chains,
     tolerance: float,
     most: int = 30,
-    race: Race | None = None,
+    race: Referee | None = None,
 ) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
 
     The last step is taken without looking back. Chains that are done leave the batch, and so do
-    those that have lost a race.
+    those that have lost a race: of these nothing is known but where they were.
     """
     count = len(chains)
     nodes = chains.nodes.copy()
@@ -222,10 +224,10 @@ def minimise(
         done = accepted & (decrement <= tolerance * energy)
         stuck = (size < SMALLEST_STEP) | ~(decrement < np.inf) | ~(energy < np.inf)
         leave = done | stuck if round_ < most else np.ones(len(at), dtype=bool)
-        if race is not None:
-            leave |= race.lost(round_, active, energy)
         size[~done & leave] = 0.0
         loops.propose(at.offsets, at.nodes, step, size, trial)
+        if race is not None:
+            leave |= race.lost(round_, active, trial, energy, decrement, leave)
         if leave.any():
             left = active[leave]
             rows = np.repeat(leave, np.diff(at.offsets))

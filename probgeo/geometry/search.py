@@ -1,17 +1,19 @@
 """Which first curve leads to the shortest geodesic: several starts, and more where they disagree.
 
 One rule. A few starts for every pair of ends, on coarse polygons; where all of them come to one
-curve, that is it. Elsewhere many more are tried. Distinct curves that are not much longer than the
+curve, that is it. Elsewhere many more are tried. Starts compete: one that runs along a lower curve,
+or falls far behind the lowest, is given up. Distinct curves that are not much longer than the
 shortest are rivals: on finer and finer polygons fewer of them are left, and the last few go on to
 elements, see `refine`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.geometry.chains import Chains, Race, minimise
+from probgeo.geometry.chains import Chains, minimise
+from probgeo.geometry.race import BEHIND, RUNNING, Race, along
 from probgeo.geometry.starts import Landmarks, detours, lines
 from probgeo.metrics import Metric
 from probgeo.ragged import offsets_of
@@ -25,14 +27,13 @@ SHARES = (1 / 16, 1 / 4)  # of the sharpness of a metric, on the way to itself
 class Effort:
     """How hard the search for the shortest curve is.
 
-    The comments say how many of 1492 curves (half circles, spirals, moons, rings and Swiss rolls,
-    many of them with dozens of local minima) were more than 1 % too long with another value; 14 are
-    with these, 3 in thorough searches.
+    MEASURED
 
     Attributes
     ----------
-    near : int
-        Detours tried for every pair of ends, over the landmarks that are least out of the way.
+    near : float
+        Detours are tried for every pair of ends over landmarks by way of which edges are at most so
+        many times as long as the shortest curve known.
     many, pairs : int
         Distinct curves from which on there are likely to be others: detours over points beside the
         landmarks are tried as well, and over so many random pairs of all these.
@@ -47,25 +48,31 @@ class Effort:
         How far apart one and the same curve may be, relative to its extent.
     sieve : tuple of (float, int)
         Rivals that are left on polygons of 8, 16, 32, ... segments: how much longer than the
-        shortest they may be (polygons of 8 segments are up to a sixth too short where curves bend a
-        lot), and how many there may be.
+        shortest they may be, and how many there may be.
     """
 
-    near: int = 3
-    many: int = 4  # 8: 18
+    near: float = 1.8
+    many: int = 5
     pairs: int = 0
-    always: bool = False  # True: 11
+    always: bool = False
     tolerance: float = 1e-3
-    hopeless: float = 2.5  # 2.0: 18
-    patience: int = 4
-    same: float = 0.06  # 0.03: 15
-    sieve: tuple[tuple[float, int], ...] = ((1.6, 20), (1.25, 8), (1.06, 2))
+    hopeless: float = 2.5
+    patience: int = 6
+    same: float = 0.1
+    sieve: tuple[tuple[float, int], ...] = ((1.3, 12), (1.1, 4), (1.03, 2))
 
 
 EFFORTS = {
-    "quick": Effort(near=1, hopeless=1.5, sieve=((1.3, 4), (1.1, 2))),
+    "quick": Effort(near=0.0, hopeless=1.5, sieve=((1.3, 4), (1.1, 2))),
     "normal": Effort(),
-    "thorough": Effort(always=True, pairs=60, hopeless=9.0, sieve=((3.0, 99), (2.0, 40), (1.2, 6))),
+    "thorough": Effort(
+        always=True,
+        pairs=120,
+        tolerance=1e-4,
+        hopeless=9.0,
+        same=0.06,
+        sieve=((3.0, 99), (2.0, 40), (1.2, 6)),
+    ),
 }
 
 
@@ -92,11 +99,11 @@ class Candidates:
         both = Candidates(*(np.concatenate(pair) for pair in pairs))
         return both.take(np.argsort(both.owner, kind="stable"))
 
-    def lowest(self, count: int) -> np.ndarray:
-        """The least energy of every owner (count,)."""
-        best = np.full(count, np.inf)
-        np.minimum.at(best, self.owner, self.energy)
-        return best
+
+def nobody(polygons: np.ndarray) -> Candidates:
+    """No candidates of that many segments."""
+    none = np.empty(0, dtype=np.int64)
+    return Candidates(polygons[:0], none, np.empty(0), none, none)
 
 
 def search(
@@ -106,82 +113,94 @@ def search(
 
     Rivals come in groups of one resolution each.
     """
-    count = len(a)
-    everyone = np.arange(count)
-    if metric.is_flat:
-        line = descend(metric, lines(a, b), everyone, LINE, effort)
-        return [line], np.ones(count, dtype=np.int64)
-    found, tried = first_wave(metric, landmarks, a, b, effort)
-    more = everyone if effort.always else np.flatnonzero(disagree(found, count, effort))
-    if len(more) and len(landmarks):
-        untried = np.ones((len(more), len(landmarks)), dtype=bool)
-        untried[np.arange(len(more))[:, None], tried[more]] = False
-        points = landmarks.points[:, None]
-        found = with_detours(metric, points, a, b, effort, found, more, untried)
-        if metric.smoother(1.0) is not None:
-            found = found.joined(continued(metric, a, b, more, effort))
-        _, minima = distinct(found, count, effort.same, *effort.sieve[0])
-        more = everyone if effort.always else np.flatnonzero(minima >= effort.many)
-        for points in (landmarks.sides[:, None], landmarks.pairs(effort.pairs)):
-            untried = np.ones((len(more), len(points)), dtype=bool)
-            found = with_detours(metric, points, a, b, effort, found, more, untried)
-    return sifted(metric, found, count, effort)
-
-
-def first_wave(
-    metric: Metric, landmarks: Landmarks, a: np.ndarray, b: np.ndarray, effort: Effort
-) -> tuple[Candidates, np.ndarray]:
-    """Line, path along the graph, detours over the nearest landmarks; which (n, near) these are.
-
-    Without landmarks there is the line only, and what continuation makes of it.
-    """
-    count, everyone = len(a), np.arange(len(a))
-    if not len(landmarks):
-        found = descend(metric, lines(a, b), everyone, LINE, effort)
-        if metric.smoother(1.0) is not None:
-            found = found.joined(continued(metric, a, b, everyone, effort))
-        return found, np.empty((count, 0), dtype=np.int64)
+    met = Met(metric, a, b, effort)
+    if len(landmarks) == 0 or metric.is_flat:
+        met.follow(lines(a, b), met.everyone, LINE)
+        if not metric.is_flat:
+            met.continued(met.everyone)
+        return sifted(metric, met.found, len(a), effort)
     to_a, to_b = landmarks.edges(a), landmarks.edges(b)
-    near = np.argsort(to_a + to_b, axis=1, kind="stable")[:, : effort.near]
-    over = [detours(a, b, landmarks.points[column][:, None]) for column in near.T]
-    polygons = np.stack([lines(a, b), landmarks.stepping(a, b, to_a, to_b), *over], axis=1)
-    starts = np.tile([LINE, GRAPH] + [DETOUR] * len(over), count)
-    owner = np.repeat(everyone, polygons.shape[1])
-    rows = polygons.reshape(-1, *polygons.shape[2:])
-    return descend(metric, rows, owner, starts, effort), near
+    both = np.stack([lines(a, b), landmarks.stepping(a, b, to_a, to_b)], axis=1)
+    owner, start = np.repeat(met.everyone, 2), np.tile([LINE, GRAPH], len(a))
+    met.follow(both.reshape(-1, *both.shape[2:]), owner, start)
+    near = landmarks.through(to_a, to_b) < effort.near * met.shortest()[:, None]
+    met.detoured(landmarks.points[:, None], near)
+    more = effort.always | (met.count() + met.behind > 1)
+    if more.any():
+        met.detoured(landmarks.points[:, None], more[:, None] & ~near)
+        met.continued(np.flatnonzero(more))
+        many = effort.always | (met.count() >= effort.many)
+        for points in (landmarks.sides[:, None], landmarks.pairs(effort.pairs)):
+            met.detoured(points, np.repeat(many[:, None], len(points), axis=1))
+    return sifted(metric, met.found, len(a), effort)
 
 
-def with_detours(
-    metric: Metric,
-    points: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    effort: Effort,
-    found: Candidates,
-    members: np.ndarray,
-    wanted: np.ndarray,
-) -> Candidates:
-    """What was found, and detours of some members over points (P, V, D), `wanted` (members, P)."""
-    row, point = np.nonzero(wanted)
-    if not len(row):
-        return found
-    owner = members[row]
-    race = Race(owner, found.lowest(len(a)), effort.hopeless**2, effort.patience)
-    polygons = detours(a[owner], b[owner], points[point])
-    return found.joined(descend(metric, polygons, owner, DETOUR, effort, race))
+class Met:
+    """Curves that were met so far between the ends a, b (n, D).
+
+    Attributes
+    ----------
+    found : Candidates
+    behind : array (n,)
+        How many starts were given up because they were too long.
+    """
+
+    def __init__(self, metric: Metric, a: np.ndarray, b: np.ndarray, effort: Effort) -> None:
+        self.metric, self.a, self.b, self.effort = metric, a, b, effort
+        self.everyone, self.behind = np.arange(len(a)), np.zeros(len(a), dtype=np.int64)
+        self.found = nobody(lines(a[:0], b[:0]))
+
+    def follow(self, polygons: np.ndarray, owner: np.ndarray, start: int | np.ndarray) -> None:
+        """Polygons (runs, S + 1, D) to where they lead, unless that is known or far too long."""
+        known = self.found.take(np.flatnonzero(np.isin(self.found.owner, owner)))
+        race = race_of(polygons, owner, known, self.effort, self.effort.hopeless)
+        done = descend(self.metric, polygons, owner, start, self.effort, race)
+        self.behind += np.bincount(owner[race.state == BEHIND], minlength=len(self.a))
+        self.found = self.found.joined(done)
+
+    def detoured(self, points: np.ndarray, wanted: np.ndarray) -> None:
+        """Follow detours over points (P, V, D), those that are wanted (n, P)."""
+        owner, point = np.nonzero(wanted)
+        if len(owner):
+            polygons = detours(self.a[owner], self.b[owner], points[point])
+            self.follow(polygons, owner, DETOUR)
+
+    def continued(self, members: np.ndarray) -> None:
+        """Follow some lines by way of smoother metrics, where there are any."""
+        smoother = [m for m in map(self.metric.smoother, SHARES) if m is not None]
+        if smoother and len(members):
+            polygons = lines(self.a[members], self.b[members])
+            for metric in smoother:
+                done = minimise(metric, as_chains(polygons), 0.1)  # only on the way
+                polygons = done.chains.nodes.reshape(polygons.shape)
+            self.follow(polygons, members, CONTINUATION)
+
+    def shortest(self) -> np.ndarray:
+        """The least lengths (n,)."""
+        lowest = np.full(len(self.a), np.inf)
+        np.minimum.at(lowest, self.found.owner, self.found.energy)
+        return np.sqrt(2.0 * lowest)
+
+    def count(self) -> np.ndarray:
+        """How many distinct curves there are (n,)."""
+        return distinct(self.found, len(self.a), self.effort.same, *self.effort.sieve[0])[1]
 
 
-def continued(
-    metric: Metric, a: np.ndarray, b: np.ndarray, members: np.ndarray, effort: Effort
-) -> Candidates:
-    """From the line by way of smoother metrics."""
-    polygons = lines(a[members], b[members])
-    for share in SHARES:
-        smoother = metric.smoother(share)
-        if smoother is not None:
-            done = minimise(smoother, as_chains(polygons), 0.1)  # only on the way
-            polygons = done.chains.nodes.reshape(polygons.shape)
-    return descend(metric, polygons, members, CONTINUATION, effort)
+def race_of(
+    polygons: np.ndarray, owner: np.ndarray, known: Candidates, effort: Effort, factor: float
+) -> Race:
+    """New polygons (runs, S + 1, D), sorted by owner, against each other and known ones."""
+    everybody = np.concatenate([owner, known.owner])
+    order = np.argsort(everybody, kind="stable")
+    return Race(
+        np.concatenate([polygons, known.polygons])[order],
+        np.concatenate([np.full(len(owner), np.inf), known.energy])[order],
+        offsets_of(np.unique(everybody, return_counts=True)[1]),
+        order < len(owner),
+        factor,
+        effort.same,
+        effort.patience,
+    )
 
 
 def descend(
@@ -190,12 +209,13 @@ def descend(
     owner: np.ndarray,
     start: int | np.ndarray,
     effort: Effort,
-    race: Race | None = None,
+    race: Race,
 ) -> Candidates:
-    """Polygons of least energy near the given ones; those that fall behind are given up."""
+    """Polygons of least energy near the given ones, but for those that lose the race."""
     done = minimise(metric, as_chains(polygons), effort.tolerance, race=race)
     nodes, starts = done.chains.nodes, np.broadcast_to(start, owner.shape)
-    return Candidates(nodes.reshape(polygons.shape), owner, done.energy, starts, done.steps)
+    made = Candidates(nodes.reshape(polygons.shape), owner, done.energy, starts, done.steps)
+    return made.take(np.flatnonzero(race.state >= RUNNING))
 
 
 def as_chains(polygons: np.ndarray) -> Chains:
@@ -203,16 +223,6 @@ def as_chains(polygons: np.ndarray) -> Chains:
     runs, size, D = polygons.shape
     t = np.tile(np.linspace(0.0, 1.0, size), runs)
     return Chains(polygons.reshape(-1, 1, D), t, np.arange(runs + 1) * size)
-
-
-def disagree(found: Candidates, count: int, effort: Effort) -> np.ndarray:
-    """The members (count,) whose runs, equally many each, have not come to one curve."""
-    polygons = found.polygons.reshape(count, -1, *found.polygons.shape[1:])
-    best = np.argmin(found.energy.reshape(count, -1), axis=1)
-    shortest = polygons[np.arange(count), best]
-    extent = np.max(np.ptp(shortest, axis=1), axis=1)
-    apart = np.abs(polygons - shortest[:, None]).max(axis=(1, 2, 3))
-    return ~(apart <= effort.same * extent)
 
 
 def sifted(
@@ -229,9 +239,10 @@ def sifted(
     if not len(several.owner):
         return [single], minima
     for factor, most in effort.sieve[1:]:
-        fine = descend(metric, doubled(several.polygons), several.owner, several.start, effort)
-        fine = replace(fine, steps=several.steps + fine.steps)
-        several, _ = distinct(fine, count, effort.same, factor, most)
+        fine, owner = doubled(several.polygons), several.owner
+        race = race_of(fine, owner, nobody(fine), effort, effort.hopeless)
+        several = descend(metric, fine, owner, several.start, effort, race)
+        several, _ = distinct(several, count, effort.same, factor, most)
     return [part for part in (single, several) if len(part.owner)], minima
 
 
@@ -279,7 +290,6 @@ def pick_distinct(
     `highest` times the lowest energy are counted among the minima, not kept. Where nothing is
     finite the first run is kept: the line, which will be flagged.
     """
-    size, D = polygons.shape[1], polygons.shape[2]
     for m in range(len(offsets) - 1):
         first, last = offsets[m], offsets[m + 1]
         order = first + np.argsort(energy[first:last], kind="mergesort")
@@ -288,16 +298,9 @@ def pick_distinct(
         for n in order:
             if not energy[n] < np.inf:
                 break
-            extent = 0.0
-            for d in range(D):
-                extent = max(extent, polygons[n, :, d].max() - polygons[n, :, d].min())
             new = True
             for j in range(count):
-                apart = 0.0
-                for s in range(size):
-                    for d in range(D):
-                        apart = max(apart, abs(polygons[n, s, d] - polygons[met[j], s, d]))
-                if apart <= same * extent:
+                if along(polygons[n], polygons[met[j]], same):
                     new = False
                     break
             if new:

@@ -117,12 +117,26 @@ class Landmarks:
         return speeds.reshape(len(a), len(self), POINTS).mean(axis=2)
 
     @cached_property
-    def graph(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Edges of landmarks, least sums of their `POWER` along paths, predecessors: (L, L)."""
+    def apart(self) -> np.ndarray:
+        """Lengths (L, L) of the edges between landmarks, zero where there is none."""
         apart = self.edges(self.points)
-        apart = np.where(np.isfinite(apart), 0.5 * (apart + apart.T), 0.0)
-        sums, before = dijkstra(apart**POWER, return_predecessors=True)
-        return apart, sums, before.astype(np.int64)
+        return np.where(np.isfinite(apart), 0.5 * (apart + apart.T), 0.0)
+
+    @cached_property
+    def ways(self) -> np.ndarray:
+        """Lengths (L, L) of the shortest ways between landmarks along edges."""
+        return dijkstra(self.apart)
+
+    @cached_property
+    def graph(self) -> tuple[np.ndarray, np.ndarray]:
+        """Least sums of the `POWER` of edges along paths, and predecessors on these: (L, L)."""
+        sums, before = dijkstra(self.apart**POWER, return_predecessors=True)
+        return sums, before.astype(np.int64)
+
+    def through(self, to_a: np.ndarray, to_b: np.ndarray) -> np.ndarray:
+        """Lengths (n, L) of the shortest ways along edges from a over each landmark to b."""
+        first, last = (np.min(to[:, :, None] + self.ways, axis=1) for to in (to_a, to_b))
+        return first + last
 
     @cached_property
     def sides(self) -> np.ndarray:
@@ -144,12 +158,12 @@ class Landmarks:
 
         to_a, to_b (n, L): lengths of the edges to the ends.
         """
-        apart, sums, before = self.graph
+        sums, before = self.graph
         through = to_a[:, :, None] ** POWER + sums + to_b[:, None, :] ** POWER
         best = np.argmin(np.where(np.isnan(through), np.inf, through).reshape(len(a), -1), axis=1)
         ends = np.stack(np.divmod(best, len(self)), axis=1)
         out = np.empty((len(a), SEGMENTS + 1, a.shape[1]))
-        paths(a, b, self.points, before, apart, to_a, to_b, ends, out)
+        paths(a, b, self.points, before, self.apart, to_a, to_b, ends, out)
         return out
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from probgeo import metrics
-from probgeo.geometry.chains import Chains, Race, minimise
+from probgeo.geometry.chains import Chains, minimise
 from probgeo.geometry.search import as_chains
 from probgeo.geometry.starts import lines
 from tests.geometry.chains import plain_energies, random_chains, random_metric
@@ -63,17 +63,6 @@ def test_what_is_not_finite_does_not_disturb_the_others():
     done = minimise(HALF, as_chains(polygons), 1e-8)
     assert done.settled.tolist() == [True, False, True, True]
     assert done.energy[1] == np.inf
-
-
-def test_chains_that_fall_behind_are_given_up():
-    """The second is between the same ends as the first, and by far the longer way."""
-    polygons = np.concatenate([lines(A[:1], B[:1]), lines(A[:1], B[:1]), lines(A[1:2], B[1:2])])
-    polygons[1, 1:-1, 1] += 50.0
-    race = Race(np.array([0, 0, 1]), np.full(2, np.inf), 4.0, 0)
-    done = minimise(HALF, as_chains(polygons), 1e-12, race=race)
-    assert done.settled.tolist() == [True, False, True]
-    assert done.steps[1] == 1
-    assert np.isfinite(done.energy).all()
 
 
 def test_take():
