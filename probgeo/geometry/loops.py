@@ -152,11 +152,14 @@ def assemble(
     A point adds, for any two functions of its element, a_i a_j xx + a_i b_j xv + b_i a_j xv' +
     b_i b_j vv, the last of which is positive definite and counts 1 + damping (members,) times.
     """
-    D = by_x.shape[1]
+    points, D = by_x.shape
     G, functions = shape.shape
     J = functions // 2
     a, b = np.empty(functions), np.empty(functions)
-    turned = np.empty((D, D))
+    # blocks are rows of numbers here, and gathered over the points of an element: short loops cost
+    turned, blocks = np.empty((D, D)), np.empty((functions, functions, D * D))
+    flat_xx, flat_xv = xx.reshape(points, D * D), xv.reshape(points, D * D)
+    flat_vv, flat_vx = vv.reshape(points, D * D), turned.reshape(D * D)
     n = 0
     for m in range(len(offsets) - 1):
         first, last = offsets[m], offsets[m + 1] - 1
@@ -164,10 +167,10 @@ def assemble(
             n += G * (last - first)
             continue
         diagonal[first : last + 1] = 0.0
-        upper[first : last + 1] = 0.0
         right[first : last + 1] = 0.0
         for e in range(first, last):
             h = t[e + 1] - t[e]
+            blocks[:] = 0.0
             for g in range(G):
                 w = weight[g] * h
                 for r in range(D):
@@ -183,18 +186,23 @@ def assemble(
                     for j in range(i, functions):
                         f_xx, f_xv = w * a[i] * a[j], w * a[i] * b[j]
                         f_vx, f_vv = w * b[i] * a[j], w * b[i] * b[j] * (1.0 + damping[m])
-                        block = diagonal[e + i // J] if i // J == j // J else upper[e]
-                        for r in range(D):
-                            row = (i % J) * D + r
-                            column = (j % J) * D
-                            for c in range(D):
-                                block[row, column + c] += (
-                                    f_xx * xx[n, r, c]
-                                    + f_xv * xv[n, r, c]
-                                    + f_vx * turned[r, c]
-                                    + f_vv * vv[n, r, c]
-                                )
+                        for k in range(D * D):
+                            blocks[i, j, k] += (
+                                f_xx * flat_xx[n, k]
+                                + f_xv * flat_xv[n, k]
+                                + f_vx * flat_vx[k]
+                                + f_vv * flat_vv[n, k]
+                            )
                 n += 1
+            for i in range(functions):
+                for j in range(i, functions):
+                    row, column = (i % J) * D, (j % J) * D
+                    for r in range(D):
+                        for c in range(D):
+                            if i // J != j // J:
+                                upper[e, row + r, column + c] = blocks[i, j, r * D + c]
+                            else:
+                                diagonal[e + i // J, row + r, column + c] += blocks[i, j, r * D + c]
 
 
 @loop
