@@ -30,6 +30,7 @@ FACTORS = {"half": 0.5, "double": 2.0}
 FLOOR = 1e-12  # error of references, relative to the size of the solution
 WRONG = 1e-2  # relative error of a false success
 LIMIT = 30  # seconds for all problems, which take about two
+NOTES = "\n## Notes\n"  # what follows was written by hand, and stays
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -159,7 +160,14 @@ def judged(curve: Any, exact: np.ndarray | None, t: np.ndarray) -> Outcome:
     size = np.abs(exact).max(axis=(1, 2), keepdims=True)
     off = mean - exact
     errors = np.abs(off / size).max(axis=(1, 2))
-    return Outcome(errors, converged, count, off / np.hypot(std, FLOOR * size))
+    z = off / np.hypot(std, FLOOR * size)
+    return Outcome(errors, converged, count, z[:, 1:-1])  # the ends are given
+
+
+def times(t_span: tuple[float, float]) -> np.ndarray:
+    """Random times, and both ends: a solution may be large in a layer there, and nowhere else."""
+    inside = np.random.default_rng(0).uniform(*t_span, 60)
+    return np.concatenate([t_span[:1], np.sort(inside), t_span[1:]])
 
 
 # --- the problems of `probgeo.ode` ----------------------------------------------------------
@@ -193,7 +201,7 @@ def boundary_cases(
     from baselines import bvp_families, perturbed, solve_copies
 
     def case(problems: list, solver: Any) -> Case:
-        t = np.sort(np.random.default_rng(0).uniform(*problems[0].t_span, 60))
+        t = times(problems[0].t_span)
         exact = np.array([problem.solution(t) for problem in problems])
         return lambda: judged(solve_copies(problems, solver), exact, t)
 
@@ -222,7 +230,7 @@ def initial_cases(of_solvers: list, names: tuple[str, ...]) -> list[Case]:
     from probgeo import solve_ivp
 
     def case(problem: Any, solver: Any) -> Case:
-        t = np.sort(np.random.default_rng(0).uniform(*problem.t_span, 60))
+        t = times(problem.t_span)
         exact = problem.solution(t)[None]
         starts = [v[None] for v in (problem.y0, problem.dy0) if v is not None]
         return lambda: judged(
@@ -299,7 +307,8 @@ def main() -> int:
             "relative to those of the first row, which is the room as it is.\n\n"
         )
         path = RESULTS / f"ablation_{options.room.removeprefix('probgeo.')}.md"
-        path.write_text(heading + about + "\n".join(lines) + "\n")
+        _, mark, notes = path.read_text().partition(NOTES) if path.exists() else ("", "", "")
+        path.write_text(heading + about + "\n".join(lines) + "\n" + mark + notes)
     return 0
 
 
