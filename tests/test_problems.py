@@ -49,7 +49,7 @@ everywhere = pytest.mark.parametrize(
 def derivatives(solution, t, radius, degree=14):
     """Value and two derivatives at t, each (D,), of the interpolant on a window around t."""
     domain = (t - radius, t + radius)
-    nodes = Chebyshev.basis(degree + 1, domain=domain).roots()
+    nodes = Chebyshev.basis(degree + 1, domain=domain).roots().real
     values = solution(nodes)
     fits = [Chebyshev.fit(nodes, column, degree, domain=domain) for column in values.T]
     return tuple(np.array([fit.deriv(k)(t) if k else fit(t) for fit in fits]) for k in range(3))
