@@ -5,6 +5,7 @@ only their shapes looked at.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,18 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
+def as_seeds(name: str, seed: Any) -> np.random.SeedSequence:
+    """Seeds of many generators, the same for the same seed."""
+    return _seeded(np.random.SeedSequence, name, seed)
+
+
 def as_generator(name: str, seed: Any) -> np.random.Generator:
     """Random numbers that are the same for the same seed."""
+    return _seeded(np.random.default_rng, name, seed)
+
+
+def _seeded(make: Callable, name: str, seed: Any) -> Any:
     try:
-        return np.random.default_rng(seed)
+        return make(seed)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} must be a whole number >= 0, got {seed!r}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from probgeo._checks import as_float_array, as_whole_number, is_traced, page
+from probgeo._checks import as_float_array, as_seeds, as_whole_number, is_traced, one_of, page
 from probgeo.gaussian import Gaussian
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SOURCES = ("total", "numerical", "boundary")
 
 MESSAGES = (
     "converged",
-    "not finite: the solution left the range of numbers, or f returned NaN",
+    "not finite: the solution or its error bars left the range of numbers, or f returned NaN",
     "the residual of the ODE is above the tolerance after the last iteration",
     "no step lowers the residual of the ODE any further, and it is above the tolerance",
     "the error estimate is above rtol and atol on the finest mesh allowed",
@@ -301,7 +301,7 @@ class Curve:
             raise ValueError(f"t must be one time or a vector of times, got shape {times.shape}")
         several = [derivative] if isinstance(derivative, int) else derivative
         orders = tuple(_order(d) for d in several)
-        seeds = np.random.SeedSequence(seed).spawn(self.posterior.count)
+        seeds = as_seeds("seed", seed).spawn(self.posterior.count)
         rngs = [np.random.default_rng(child) for child in seeds]
         draws = self.posterior.sample(rngs, as_whole_number("n", n, 1), times, orders)
         draws = np.moveaxis(draws, (2, 1), (0, 1))  # (orders, n, B, T, D)
@@ -426,9 +426,7 @@ def _order(derivative: Any) -> int:
 
 
 def as_source(source: str) -> Source:
-    if source not in SOURCES:
-        raise ValueError(f"source must be one of {SOURCES}, got {source!r}")
-    return source  # type: ignore[return-value]
+    return one_of("source", source, SOURCES)  # type: ignore[return-value]
 
 
 def warn(curve: Curve, what: str, stacklevel: int = 2) -> None:

@@ -1,6 +1,7 @@
 """`solve_ivp` and `solve_bvp`: an ODE and its data in, a posterior over curves out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from probgeo._checks import is_traced
 from probgeo.functions.trees import leaves_of
 from probgeo.gaussian import Gaussian
-from probgeo.ode.curve import Curve, warn
+from probgeo.ode.curve import NOT_FINITE, OK, Curve, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
@@ -63,7 +64,7 @@ def solve_ivp(
     if _is_traced(data, args):
         from probgeo.ode.inside_jax import traced_initial
 
-        return traced_initial(f, t_span, data, solver or Markov(), args)
+        return traced_initial(f, t_span, data, as_solver(solver), args)
     return _solve(initial_value_problem(f, t_span, y0, dy0, args), solver, None)
 
 
@@ -110,16 +111,36 @@ def solve_bvp(
     if _is_traced({"ya": ya, "yb": yb}, args):
         from probgeo.ode.inside_jax import traced_boundary
 
-        return traced_boundary(f, t_span, {"ya": ya, "yb": yb}, solver or Markov(), guess, args)
+        return traced_boundary(f, t_span, {"ya": ya, "yb": yb}, as_solver(solver), guess, args)
     return _solve(boundary_value_problem(f, t_span, ya, yb, args), solver, guess)
 
 
-def _solve(problem: Problem, solver: Solver | None, guess: Any) -> Curve:
+def as_solver(solver: Any) -> Solver:
+    """`solver`, if it is one; the default for None."""
+    if solver is None:
+        return Markov()
+    if isinstance(solver, type) or not callable(getattr(solver, "solve", None)):
+        raise TypeError(f"solver must be one of probgeo.solvers, such as Markov(), got {solver!r}")
+    return solver
+
+
+def _solve(problem: Problem, solver: Any, guess: Any) -> Curve:
+    method = as_solver(solver)
     if not problem.count:
         return _empty(problem)
-    curve = (Markov() if solver is None else solver).solve(problem, guess)
+    curve = _with_error_bars(method.solve(problem, guess))
     warn(curve, "solutions", stacklevel=3)
     return curve
+
+
+def _with_error_bars(curve: Curve) -> Curve:
+    """Flagged where error bars, which grow with powers of the time, are not finite."""
+    middle = np.array([0.5 * sum(curve.t_span)])
+    with np.errstate(all="ignore"):
+        known = np.isfinite(curve.posterior.std(middle, 0, "numerical")).all(axis=(1, 2))
+    known = known.reshape(curve.batch_shape) & np.isfinite(curve.scale)
+    lost = (curve.status == OK) & ~known
+    return replace(curve, status=np.where(lost, NOT_FINITE, curve.status)) if lost.any() else curve
 
 
 def _empty(problem: Problem) -> Curve:

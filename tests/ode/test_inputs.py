@@ -1,5 +1,7 @@
 """Bad input gets an error that names the argument."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,6 +44,11 @@ SPAN = (0.0, 1.0)
             lambda: solve_ivp(lambda t, y: jnp.sqrt(y), SPAN, [-1.0]),
             "f must be finite at the start",
         ),
+        (lambda: solve_ivp(decay, SPAN, [1.0], solver=3), "solver must be one of probgeo.solvers"),
+        (lambda: solve_ivp(decay, SPAN, [1.0], solver=solvers.Markov), "solver must be one of"),
+        (lambda: solve_ivp(decay, SPAN, [1.0]).std(0.5, source=np.ones(2)), "source must be one"),
+        (lambda: solve_ivp(decay, SPAN, [1.0]).sample("a", 1, [0.5]), "seed must be a whole"),
+        (lambda: solve_ivp(decay, SPAN, [1.0]).sample(-1, 1, [0.5]), "seed must be a whole"),
         (lambda: solve_bvp(spring, (1.0, 0.0), [0.0], [1.0]), "t_span must be increasing"),
         (lambda: solve_bvp(spring, (1.0, 1.0), [0.0], [1.0]), "t_span must be increasing"),
         (lambda: solve_bvp(spring, (0.0, np.inf), [0.0], [1.0]), "t_span must be finite"),
@@ -117,3 +124,16 @@ def test_an_empty_batch_is_an_empty_answer():
     curve = solve_bvp(spring, SPAN, np.zeros((0, 2)), np.zeros(2))
     assert curve.converged.shape == (0,)
     assert curve.mean([0.1, 0.2]).shape == (0, 2, 2)
+
+
+@pytest.mark.parametrize("span", [1e-100, 1e-50, 1e-20, 1e20, 1e60, 1e100])
+@pytest.mark.parametrize("boundary", [True, False])
+def test_error_bars_are_finite_or_flagged(span, boundary):
+    """They hold fifth powers of time, which overflow before the solution does."""
+    args = ([1.0], [1.0]) if boundary else ([1.0], [1.0 / span])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solve = solve_bvp if boundary else solve_ivp
+        curve = solve(lambda t, y, dy: -y / span**2, (0.0, span), *args)
+        known = np.isfinite(curve.std(span * np.linspace(0.0, 1.0, 5))).all()
+    assert bool(curve.converged) == bool(known) == (1e-40 < span < 1e40)
