@@ -10,19 +10,19 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
+from importlib import import_module
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from probgeo._checks import page
 from probgeo.functions.field import Field
+from probgeo.functions.memory import memory_of
 from probgeo.functions.rows import RowFunction
 from probgeo.functions.trees import as_parameter, leaves_of, rebuilt, row_by_row
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
-WRAPPERS = (JaxFunction, NumpyFunction, TorchFunction)
+WRAPPERS = {JaxFunction: "jax", NumpyFunction: "numpy", TorchFunction: "torch"}
 ADVICE = (
     "To say how f is written, wrap it in one of probgeo.functions: JaxFunction(f) for one point; "
     "NumpyFunction(f) or TorchFunction(f) for rows, where t has shape (n,), y (n, D); "
@@ -79,29 +79,18 @@ def as_field(
     [[1.0, -1.0]]
     """
     if isinstance(f, Field):
-        _check_field(f, order, dimension)
+        if (f.order, f.dimension) != (order, dimension):
+            raise ValueError(
+                f"f is a field of order {f.order} in {f.dimension} dimensions, but the data are "
+                f"those of order {order} in {dimension}"
+            )
         return f
     tree = rebuilt(args, [as_parameter(leaf, batch_shape) for leaf in leaves_of(args)])
     names = ["t", "y", "dy"][: order + 1] + ([] if args is None else ["args"])
     shapes = ((), *[(dimension,)] * order)
-    call = _Call(f"f({', '.join(names)})", shapes, (dimension,), tree)
-
-    def make(kind: str, function: Callable, jacobian: Callable | None) -> Field:
-        if kind == "jax":
-            from probgeo.functions.in_jax import JaxField
-
-            return JaxField(function, order, dimension, tree)
-        if kind == "numpy":
-            from probgeo.functions.in_numpy import NumpyField
-
-            return NumpyField(function, order, dimension, tree, jacobian)
-        from probgeo.functions.in_torch import TorchField
-
-        return TorchField(function, order, dimension, tree)
-
-    kind, _ = _find_out(f, call)
-    function, jacobian = _unwrapped(f)
-    return make(kind, function, jacobian)
+    kind, _ = _find_out(f, _Call(f"f({', '.join(names)})", shapes, (dimension,), tree))
+    function, *jacobian = _unwrapped(f)
+    return _made(kind, "Field")(function, order, dimension, tree, *jacobian)
 
 
 def as_row_function(
@@ -135,63 +124,38 @@ def as_row_function(
         return f
     call = _Call(f"{what}(x)", ((dimension,),), out_shape)
     kind, found = _find_out(f, call)
-    function, _ = _unwrapped(f)
-    if kind == "jax":
-        from probgeo.functions.in_jax import JaxRowFunction
-
-        return JaxRowFunction(function, dimension, found)
-    if kind == "numpy":
-        from probgeo.functions.in_numpy import NumpyRowFunction
-
-        return NumpyRowFunction(function, dimension, found)
-    from probgeo.functions.in_torch import TorchRowFunction
-
-    return TorchRowFunction(function, dimension, found)
+    return _made(kind, "RowFunction")(_unwrapped(f)[0], dimension, found)
 
 
-def _check_field(field: Field, order: int, dimension: int) -> None:
-    if field.order != order or field.dimension != dimension:
-        raise ValueError(
-            f"f is a field of order {field.order} in {field.dimension} dimensions, but the data "
-            f"are those of order {order} in {dimension}"
-        )
+def _made(kind: str, what: str) -> Any:
+    """The class of a framework, which is imported only now."""
+    names = {"jax": "Jax", "numpy": "Numpy", "torch": "Torch"}
+    return getattr(import_module(f"probgeo.functions.in_{kind}"), names[kind] + what)
 
 
-def _unwrapped(f: Any) -> tuple[Callable, Callable | None]:
+def _unwrapped(f: Any) -> tuple[Callable, ...]:
     """The function, and its Jacobian if that is given apart."""
-    if isinstance(f, NumpyFunction) and not f.rows:
-        return row_by_row(f.f), None if f.jacobian is None else row_by_row(f.jacobian)
-    if isinstance(f, NumpyFunction):
-        return f.f, f.jacobian
-    return (f.f, None) if isinstance(f, WRAPPERS) else (f, None)
-
-
-def _is_module(f: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(f, torch.nn.Module)
-
-
-# what has been found out of functions: kinds and shapes by how they are called
-_found: WeakKeyDictionary = WeakKeyDictionary()
+    if not isinstance(f, NumpyFunction):
+        return (f.f if type(f) in WRAPPERS else f,)
+    given = (f.f,) if f.jacobian is None else (f.f, f.jacobian)
+    return given if f.rows else tuple(map(row_by_row, given))
 
 
 def _find_out(f: Any, call: _Call) -> tuple[str, tuple[int, ...]]:
     """The framework that evaluates f, and the shape of its value at one point."""
-    function, _ = _unwrapped(f)
-    name = call.signature.split("(")[0]
+    function = f.f if type(f) in WRAPPERS else f
     if not callable(function):
+        name = call.signature.split("(")[0]
         raise TypeError(f"{name} must be a function, got {type(function).__name__}")
-    known = _found.setdefault(f, {}) if isinstance(f, FunctionType) else {}
     parameters = rebuilt(call.args, [f"{x.dtype}{x.shape[1:]}" for x in leaves_of(call.args)])
-    key = (call.signature, call.shapes, call.expected, repr(parameters))
-    if key not in known:
-        known[key] = _tried(f, function, call)
-    return known[key]
+    written = (type(f), f.rows) if isinstance(f, NumpyFunction) else WRAPPERS.get(type(f))
+    key = (written, call.signature, call.shapes, call.expected, repr(parameters))
+    return memory_of(function).note(key, lambda: _tried(f, call))
 
 
-def _tried(f: Any, function: Callable, call: _Call) -> tuple[str, tuple[int, ...]]:
-    errors: dict[str, Exception] = {}
-    for kind in _trials(f):
+def _tried(f: Any, call: _Call) -> tuple[str, tuple[int, ...]]:
+    function, errors = _unwrapped(f)[0], {}
+    for kind in _kinds(f):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -203,14 +167,15 @@ def _tried(f: Any, function: Callable, call: _Call) -> tuple[str, tuple[int, ...
     raise _explanation(call, errors) from next(iter(errors.values()))
 
 
-def _trials(f: Any) -> list[str]:
-    for wrapper, kind in zip(WRAPPERS, ("jax", "numpy", "torch"), strict=True):
-        if isinstance(f, wrapper):
-            return [kind]
-    if _is_module(f):
+def _kinds(f: Any) -> list[str]:
+    """Frameworks that f may be written in."""
+    torch = sys.modules.get("torch")
+    if type(f) in WRAPPERS:
+        return [WRAPPERS[type(f)]]
+    if torch is not None and isinstance(f, torch.nn.Module):
         return ["torch"]
     jax = ["jax"] if importlib.util.find_spec("jax") else []
-    return [*jax, "numpy", *(["torch"] if "torch" in sys.modules else [])]
+    return [*jax, "numpy", *(["torch"] if torch is not None else [])]
 
 
 class TracedClosureError(TypeError):
@@ -235,29 +200,15 @@ def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> t
 
 
 def _try_jax(f: Callable, call: _Call) -> tuple[int, ...]:
-    import jax
+    from probgeo.functions.in_jax import traced
 
-    from probgeo.functions.in_jax import double_precision
-
-    with double_precision():
-        arguments = [jax.ShapeDtypeStruct(shape, np.float64) for shape in call.shapes]
-        if call.args is not None:
-            one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves_of(call.args)]
-            arguments.append(rebuilt(call.args, one))
-        traced, out = jax.make_jaxpr(f, return_shape=True)(*arguments)
-    if any(isinstance(value, jax.core.Tracer) for value in traced.consts):
+    out, refers_to_tracers = traced(f, call.shapes, call.args)
+    if refers_to_tracers:
         raise TracedClosureError(
             f"{call.signature} refers to a value that JAX is tracing (inside jit, vmap or grad), "
             "which a solver cannot see: pass it as args=, and f gets it last"
         )
     return _checked_shape(out, call, call.expected, "for one point")
-
-
-def _probe(call: _Call) -> list[np.ndarray]:
-    """A few rows; not as many as there are dimensions, or else mixed-up axes might go unnoticed."""
-    rng = np.random.default_rng(0)
-    rows = 4 if all(shape != (4,) for shape in call.shapes) else 5
-    return [rng.standard_normal((rows, *shape)) for shape in call.shapes]
 
 
 def _try_numpy(f: Callable, call: _Call) -> tuple[int, ...]:
@@ -281,8 +232,10 @@ def _try_torch(f: Callable, call: _Call) -> tuple[int, ...]:
 
 def _try_rows(evaluate: Callable, call: _Call) -> tuple[int, ...]:
     """Shape of the answer at one row, having seen that no row depends on another."""
-    arguments: list[Any] = _probe(call)
-    rows = len(arguments[0])
+    rng = np.random.default_rng(0)
+    # not as many as there are dimensions, or else mixed-up axes might go unnoticed
+    rows = 4 if all(shape != (4,) for shape in call.shapes) else 5
+    arguments: list[Any] = [rng.standard_normal((rows, *shape)) for shape in call.shapes]
 
     def at(index: Any) -> Any:
         given = [x[index] for x in arguments]
@@ -327,17 +280,13 @@ def _explanation(call: _Call, errors: dict[str, Exception]) -> Exception:
     """The one error that users get, from those that the frameworks gave."""
     first, error = next(iter(errors.items()))
     name = call.signature.split("(")[0]
-    said = {_line(error)}
-    more = ""
-    for kind, other in errors.items():
-        if _line(other) not in said:
-            said.add(_line(other))
-            more += f" Tried {SAID[kind]}: {_line(other)}."
-    if more:
-        more += f" {ADVICE}."
+    others = {_line(other): kind for kind, other in reversed(errors.items())}
+    others.pop(_line(error))
+    more = "".join(f" Tried {SAID[kind]}: {line}." for line, kind in reversed(others.items()))
+    more += f" {ADVICE}." if more else ""
     if isinstance(error, WrongShapeError):
         return ValueError(f"{error}.{more}")
-    if first == "jax" and _is_tracer_error(error):
+    if first == "jax" and isinstance(error, sys.modules["probgeo.functions.in_jax"].TRACER_ERRORS):
         return TypeError(
             f"{name} must be traceable by JAX: write {call.signature} with jax.numpy, and jnp.where"
             f" instead of `if` on values. JAX says: {_line(error)}.{more}"
@@ -345,20 +294,6 @@ def _explanation(call: _Call, errors: dict[str, Exception]) -> Exception:
     where = f"for one point of shape {call.shapes[-1]}" if first == "jax" else SAID[first]
     kind_of_error = ValueError if isinstance(error, ValueError) else TypeError
     return kind_of_error(f"{call.signature} could not be called {where}: {_line(error)}.{more}")
-
-
-def _is_tracer_error(error: Exception) -> bool:
-    import jax
-
-    return isinstance(
-        error,
-        (
-            jax.errors.ConcretizationTypeError,
-            jax.errors.TracerArrayConversionError,
-            jax.errors.TracerIntegerConversionError,
-            jax.errors.NonConcreteBooleanIndexError,
-        ),
-    )
 
 
 def _line(error: Exception) -> str:

@@ -1,16 +1,26 @@
 """Derivatives of functions of one point, by JAX or by `torch.func`, which name them alike.
 
 `ad` is either library: both have `jvp`, `grad` and `jacfwd`. A formula is a function of one row of
-arrays; the caller maps it over rows.
+arrays that returns a tuple; the caller maps it over rows.
 
-For a metric M(x), or the metric J'J that a decoder pulls back, the energy is L(x, v) = v'M(x)v / 2.
-The third-order tensor of derivatives of M is never formed: D directional derivatives of the
-gradient of L hold all that is needed of it.
+For a metric M(x), or the metric J'J that a decoder pulls back, the energy is L(x, v) = v'M(x)v / 2
+and the force F(x, v) = dL/dx - (d^2 L / dv dx) v; geodesics have c'' = M^-1 F(c, c'). The
+third-order tensor of derivatives of M is never formed: D directional derivatives of the gradient of
+L hold all that is needed of it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+
+def formula(what: str, ad: Any, f: Callable) -> Callable:
+    """What `RowFunction` asks for by name, of f(x)."""
+    if what == "values":
+        return lambda x: (f(x),)
+    if what == "scalar terms":
+        return lambda x: (f(x), ad.grad(f)(x), ad.jacfwd(ad.grad(f))(x))
+    form, part = what.split(" ", 1)
+    return {"metric": of_metric, "decoder": of_decoder}[form](ad, f)[part]
 
 
 def field_jacobian(ad: Any, f: Callable) -> Callable:
@@ -22,32 +32,8 @@ def field_jacobian(ad: Any, f: Callable) -> Callable:
     return jacobian
 
 
-def scalar_terms(ad: Any, f: Callable) -> Callable:
-    """Value, gradient and Hessian of f(x)."""
-
-    def terms(x: Any) -> tuple:
-        gradient = ad.grad(f)
-        return f(x), gradient(x), ad.jacfwd(gradient)(x)
-
-    return terms
-
-
-@dataclass(frozen=True)
-class Quadratic:
-    """A quadratic form M(x) and what its geodesics need: c'' = M^-1 F(c, c').
-
-    energy : L(x, v) = v'M(x)v / 2
-    tensor : M(x)
-    force : F(x, v) = dL/dx - (d^2 L / dv dx) v
-    """
-
-    energy: Callable
-    tensor: Callable
-    force: Callable
-
-
-def of_metric(ad: Any, f: Callable) -> Quadratic:
-    """M(x) = f(x)."""
+def of_metric(ad: Any, f: Callable) -> dict[str, Callable]:
+    """Formulas of the quadratic form M(x) = f(x)."""
 
     def energy(x: Any, v: Any) -> Any:
         return 0.5 * (v @ (f(x) @ v))
@@ -57,11 +43,14 @@ def of_metric(ad: Any, f: Callable) -> Quadratic:
         changes = ad.jvp(lambda y: momentum(y, v), (x,), (v,))[1]
         return ad.grad(energy, argnums=0)(x, v) - changes
 
-    return Quadratic(energy, f, force)
+    return _of_form(ad, energy, f, force)
 
 
-def of_decoder(ad: Any, f: Callable) -> Quadratic:
-    """M = J'J with J the Jacobian of f: two terms of the force cancel, -J' f''(v, v) is left."""
+def of_decoder(ad: Any, f: Callable) -> dict[str, Callable]:
+    """Formulas of M = J'J with J the Jacobian of f.
+
+    Two terms of the force cancel, -J' f''(v, v) is left.
+    """
 
     def directional(x: Any, v: Any) -> Any:
         return ad.jvp(f, (x,), (v,))[1]
@@ -71,102 +60,31 @@ def of_decoder(ad: Any, f: Callable) -> Quadratic:
         return 0.5 * (Jv * Jv).sum()
 
     def tensor(x: Any) -> Any:
-        J = _flat_jacobian(ad, f, x)
+        J = ad.jacfwd(lambda y: f(y).reshape(-1))(x)
         return J.T @ J
 
     def force(x: Any, v: Any) -> Any:
         second = ad.jvp(lambda y: directional(y, v), (x,), (v,))[1]
         return -ad.grad(lambda y: (f(y) * second).sum())(x)
 
-    return Quadratic(energy, tensor, force)
+    return _of_form(ad, energy, tensor, force)
 
 
-def energy_gradient(ad: Any, form: Quadratic) -> Callable:
-    """L, dL/dx and dL/dv."""
-
-    def terms(x: Any, v: Any) -> tuple:
-        return form.energy(x, v), *ad.grad(form.energy, argnums=(0, 1))(x, v)
-
-    return terms
-
-
-def energy_terms(ad: Any, form: Quadratic) -> Callable:
-    """L, its gradients by x and v, and the blocks xx, xv, vv of its Hessian."""
+def _of_form(ad: Any, energy: Callable, tensor: Callable, force: Callable) -> dict[str, Callable]:
+    gradient = ad.grad(energy, argnums=(0, 1))
 
     def terms(x: Any, v: Any) -> tuple:
-        gradient = ad.grad(form.energy, argnums=(0, 1))
-        by_x, by_v = gradient(x, v)
         xx, by_v_x = ad.jacfwd(gradient, argnums=0)(x, v)
-        return form.energy(x, v), by_x, by_v, xx, by_v_x.T, form.tensor(x)
+        return energy(x, v), *gradient(x, v), xx, by_v_x.T, tensor(x)
 
-    return terms
+    def excess(x: Any, v: Any, a: Any) -> Any:  # F - M a
+        return force(x, v) - ad.grad(energy, argnums=1)(x, a)
 
-
-def gauss_newton_terms(ad: Any, f: Callable) -> Callable:
-    """Terms of |J v|^2 / 2, in the Hessian only products of first derivatives of J v.
-
-    With B = d(Jv)/dx the blocks are B'B, B'J and J'J: positive semi-definite together.
-    """
-
-    def terms(x: Any, v: Any) -> tuple:
-        def directional(y: Any) -> Any:
-            return ad.jvp(f, (y,), (v,))[1].reshape(-1)
-
-        J = _flat_jacobian(ad, f, x)
-        Jv, B = directional(x), ad.jacfwd(directional)(x)
-        return 0.5 * (Jv @ Jv), B.T @ Jv, J.T @ Jv, B.T @ B, B.T @ J, J.T @ J
-
-    return terms
-
-
-def force_and_tensor(ad: Any, form: Quadratic) -> Callable:
-    """F(x, v) and M(x)."""
-
-    def terms(x: Any, v: Any) -> tuple:
-        return form.force(x, v), form.tensor(x)
-
-    return terms
-
-
-def force_jacobian(ad: Any, form: Quadratic) -> Callable:
-    """Derivatives of F(x, v) - M(x) a by x and by v, for a fixed a.
-
-    Those of the acceleration a = M^-1 F are M^-1 times that.
-    """
-
-    def excess(x: Any, v: Any, a: Any) -> Any:
-        return form.force(x, v) - ad.grad(form.energy, argnums=1)(x, a)
-
-    def jacobian(x: Any, v: Any, a: Any) -> tuple:
-        return ad.jacfwd(excess, argnums=(0, 1))(x, v, a)
-
-    return jacobian
-
-
-def _flat_jacobian(ad: Any, f: Callable, x: Any) -> Any:
-    return ad.jacfwd(lambda y: f(y).reshape(-1))(x)
-
-
-def _tupled(function: Callable) -> Callable:
-    return lambda *row: (function(*row),)
-
-
-def _of_form(name: str, form: Callable[[Any, Callable], Quadratic]) -> dict[str, Callable]:
     return {
-        f"{name} tensor": lambda ad, f: _tupled(form(ad, f).tensor),
-        f"{name} energy": lambda ad, f: _tupled(form(ad, f).energy),
-        f"{name} gradient": lambda ad, f: energy_gradient(ad, form(ad, f)),
-        f"{name} terms": lambda ad, f: energy_terms(ad, form(ad, f)),
-        f"{name} force": lambda ad, f: force_and_tensor(ad, form(ad, f)),
-        f"{name} force jacobian": lambda ad, f: force_jacobian(ad, form(ad, f)),
+        "tensor": lambda x: (tensor(x),),
+        "energy": lambda x, v: (energy(x, v),),
+        "gradient": lambda x, v: (energy(x, v), *gradient(x, v)),
+        "terms": terms,
+        "force": lambda x, v: (force(x, v), tensor(x)),
+        "force jacobian": ad.jacfwd(excess, argnums=(0, 1)),
     }
-
-
-# what `RowFunction` asks for by name: (ad, f) -> formula of one row
-OF_ROWS: dict[str, Callable[[Any, Callable], Callable]] = {
-    "values": lambda ad, f: _tupled(f),
-    "scalar terms": scalar_terms,
-    "decoder gauss-newton": gauss_newton_terms,
-    **_of_form("metric", of_metric),
-    **_of_form("decoder", of_decoder),
-}

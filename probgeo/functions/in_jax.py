@@ -4,12 +4,10 @@ A program is compiled once for a function, a formula and a number of rows, which
 programs serve all numbers of rows. Numbers are float64 inside, whatever JAX is set to outside.
 """
 
-import types
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +15,11 @@ import numpy as np
 
 from probgeo.functions import formulas
 from probgeo.functions.field import Field
-from probgeo.functions.rows import RowFunction
-from probgeo.functions.trees import is_real, n_real
+from probgeo.functions.memory import Memory, memory_of
+from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
+from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
 
 LEAST_ROWS = 16  # fewer cost as much: a call takes 7 microseconds, 16 rows of a small f take one
-MOST_NUMBERS = 2**15  # rows times numbers in a row at a time: more gain nothing and need memory
 
 
 def double_precision() -> AbstractContextManager:
@@ -40,7 +38,7 @@ class Program:
     """A formula for one row, mapped over rows of numbers side by side: (n, K) -> arrays (n, ...).
 
     `formula(row, parameters)` gets one row (K,) and, if there are parameters (leaves with one row a
-    member), those of its member. It must not keep the user's function alive: see `programs_of`.
+    member), those of its member. It must not keep the user's function alive: see `Memory`.
     """
 
     def __init__(self, formula: Callable) -> None:
@@ -60,34 +58,27 @@ class Program:
         self, columns: tuple[np.ndarray, ...], member: np.ndarray | None, leaves: list
     ) -> tuple[np.ndarray, ...]:
         """Outputs (n, ...) at the columns (n, k_1), (n, k_2), ... of rows."""
-        n, widths = len(columns[0]), [column.shape[1] for column in columns]
-        width = sum(widths)
-        block = max(LEAST_ROWS, 1 << (MOST_NUMBERS // width).bit_length() - 1)
-        if n > block:
-            parts = [
-                self(
-                    tuple(column[i : i + block] for column in columns),
-                    None if member is None else member[i : i + block],
-                    leaves,
-                )
-                for i in range(0, n, block)
-            ]
-            return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+        width = sum(column.shape[1] for column in columns)
+        block = max(LEAST_ROWS, 1 << (AT_ONCE // width).bit_length() - 1)
+        if not leaves:
+            return in_blocks(lambda *some: self._run(width, some, None, []), columns, block)
+        given = (*columns, np.asarray(member))
+        return in_blocks(lambda *some: self._run(width, some[:-1], some[-1], leaves), given, block)
 
+    def _run(
+        self, width: int, columns: tuple[np.ndarray, ...], member: Any, leaves: list
+    ) -> tuple[np.ndarray, ...]:
+        n = len(columns[0])
         size = rounded_up(n)
         rows = np.empty((size, width))
-        start = 0
-        for column, k in zip(columns, widths, strict=True):
-            rows[:n, start : start + k] = column
-            start += k
+        np.concatenate(columns, axis=1, out=rows[:n])
         rows[n:] = rows[0] if n else 0.0
+        arguments: tuple = (rows,)
         if leaves:
             members = np.zeros(size, dtype=np.int64)
-            members[:n] = member  # type: ignore[assignment]
-            arguments: tuple = (rows, members, leaves)
-            key = (size, width, *[(leaf.shape, leaf.dtype) for leaf in leaves])
-        else:
-            arguments, key = (rows,), (size, width)
+            members[:n] = member
+            arguments = (rows, members, leaves)
+        key = (size, width, *[(leaf.shape, leaf.dtype) for leaf in leaves])
         with double_precision():
             compiled = self._compiled.get(key)
             if compiled is None:
@@ -143,94 +134,6 @@ def _compiler_options() -> Any:
     return wanted
 
 
-class _Kept(NamedTuple):
-    """Programs of one object and its methods, with what they referred to when they were made."""
-
-    reference: Any
-    programs: dict[Any, tuple[list, dict[Any, Program]]]
-
-
-_kept: dict[int, _Kept] = {}
-
-
-def program_of(f: Callable, name: Any, make: Callable[[Callable[[], Any]], Callable]) -> Program:
-    """The program `name` of f. Its formula is make(get), and get() is f.
-
-    It is forgotten with f, and when a variable that f refers to is bound to something else.
-    """
-    anchor = f.__self__ if isinstance(f, types.MethodType) else f
-    part = f.__func__ if isinstance(f, types.MethodType) else None
-    key, surroundings = id(anchor), _surroundings(f)
-    try:
-        reference: Any = weakref.ref(anchor, lambda dead: _forget(key, dead))
-    except TypeError:  # cannot be referred to weakly, so its programs are not kept
-        return Program(make(lambda: f))
-    kept = _kept.get(key)
-    if kept is None or kept.reference() is not anchor:
-        kept = _kept[key] = _Kept(reference, {})
-    if part not in kept.programs or not _same(kept.programs[part][0], surroundings):
-        kept.programs[part] = (surroundings, {})
-    programs = kept.programs[part][1]
-    if name not in programs:
-        reference = kept.reference  # not f itself, which would never be forgotten
-        get = reference if part is None else (lambda: types.MethodType(part, reference()))
-        programs[name] = Program(make(get))
-    return programs[name]
-
-
-def _forget(key: int, dead: Any) -> None:
-    if key in _kept and _kept[key].reference is dead:
-        del _kept[key]
-
-
-def _surroundings(f: Callable) -> list:
-    """What f refers to: globals, enclosing variables, attributes of the object it belongs to."""
-    found: list = []
-    if isinstance(f, types.MethodType):
-        found += vars(f.__self__).values() if hasattr(f.__self__, "__dict__") else []
-        f = f.__func__
-    if isinstance(f, types.FunctionType):
-        found += [f.__globals__.get(name) for name in _names(f.__code__)]
-        found += [_content(cell) for cell in f.__closure__ or ()]
-        found += f.__defaults__ or ()
-    elif hasattr(f, "__dict__"):
-        found += vars(f).values()
-    return [_reference(value) for value in found]
-
-
-def _names(code: types.CodeType) -> list[str]:
-    """Names in a function and in those within it."""
-    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
-    return [*code.co_names, *(name for part in inner for name in _names(part))]
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # empty
-        return None
-
-
-def _reference(value: Any) -> Any:
-    if isinstance(value, (int, float, complex, str, bytes, type(None))):
-        return value
-    try:
-        return weakref.ref(value)
-    except TypeError:
-        return id(value)
-
-
-def _same(one: list, other: list) -> bool:
-    """Whether two lists of references mean the same things."""
-    return len(one) == len(other) and all(map(_same_reference, one, other))
-
-
-def _same_reference(a: Any, b: Any) -> bool:
-    if isinstance(a, weakref.ref) and isinstance(b, weakref.ref):
-        return a() is b() is not None
-    return type(a) is type(b) and (a == b or a is b)
-
-
 class JaxField(Field):
     """A right-hand side f(t, y[, dy][, args]) of one point.
 
@@ -239,11 +142,11 @@ class JaxField(Field):
 
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
         self.f, self.order, self.dimension = f, order, dimension
-        leaves, self._tree = jax.tree.flatten(args)
+        leaves, tree = jax.tree.flatten(args)
         self.n_parameters = n_real(leaves)
-        self._real = tuple(is_real(leaf) for leaf in leaves)
+        self._form = (order, dimension, tree, tuple(is_real(leaf) for leaf in leaves))
         self._leaves = _on_device(leaves)
-        self._programs: dict[str, Program] = {}
+        self._memory = memory_of(f)
 
     def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
         return self._run("values", t, state, member)[0]
@@ -271,26 +174,23 @@ class JaxField(Field):
         weights: np.ndarray,
     ) -> np.ndarray:
         # one call in 29 microseconds instead of twelve in nine (100 rows of Duffing's equation)
-        what = f"stages {hash((nodes.tobytes(), weights.tobytes()))}"
-        if what not in self._programs:
-            form = (self.order, self.dimension, self._tree, self._real)
+        memory, form = self._memory, self._form
 
-            def make(get: Callable) -> Callable:  # without a reference to self, and so to f
-                return _stages(_formula("values", get, *form), *form[:2], nodes, weights)
+        def make() -> Program:  # without a reference to self, and so to f
+            values = _formula("values", memory.function, *form)
+            return Program(_stages(values, *form[:2], nodes, weights))
 
-            self._programs[what] = program_of(self.f, (what, *form), make)
-        n = len(t)
-        columns = (np.stack([t, h], axis=1), np.reshape(state, (n, -1)), first)
-        return self._programs[what](columns, member, self._leaves)[0]
+        program = memory.note(("stages", nodes.tobytes(), weights.tobytes(), *form), make)
+        columns = (np.stack([t, h], axis=1), np.reshape(state, (len(t), -1)), first)
+        return program(columns, member, self._leaves)[0]
 
     def _run(
         self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        program = self._programs.get(what)
-        if program is None:
-            form = (self.order, self.dimension, self._tree, self._real)
-            program = program_of(self.f, (what, *form), lambda get: _formula(what, get, *form))
-            self._programs[what] = program
+        memory, form = self._memory, self._form
+        program = memory.note(
+            (what, *form), lambda: Program(_formula(what, memory.function, *form))
+        )
         n = len(t)
         columns = (np.reshape(t, (n, 1)), np.reshape(state, (n, self.order * self.dimension)))
         return program(columns, member, self._leaves)
@@ -360,19 +260,22 @@ class JaxRowFunction(RowFunction):
 
     def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
         self.f, self.dimension, self.out_shape = f, dimension, out_shape
-        self._programs: dict[str, Program] = {}
+        self._memory = memory_of(f)
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-        program = self._programs.get(what)
-        if program is None:
-            D = self.dimension
-
-            def make(get: Callable) -> Callable:
-                formula = formulas.OF_ROWS[what](jax, lambda x: jnp.asarray(get()(x), x.dtype))
-                return lambda row, _: formula(*row.reshape(-1, D))
-
-            program = self._programs[what] = program_of(self.f, (what, D), make)
+        memory, D = self._memory, self.dimension
+        program = memory.note((what, D), lambda: Program(_row_formula(what, memory, D)))
         return program(columns, None, [])
+
+
+def _row_formula(what: str, memory: Memory, dimension: int) -> Callable:
+    """For one row of points side by side: a tuple of outputs."""
+
+    def function(x: jax.Array) -> jax.Array:
+        return jnp.asarray(memory.function()(x), x.dtype)
+
+    formula = formulas.formula(what, jax, function)
+    return lambda row, _: formula(*row.reshape(-1, dimension))
 
 
 def _on_device(leaves: list[np.ndarray]) -> list:
@@ -380,3 +283,25 @@ def _on_device(leaves: list[np.ndarray]) -> list:
     with double_precision(), jax.ensure_compile_time_eval():
         padded = [np.resize(leaf, (rounded_up(len(leaf)), *leaf.shape[1:])) for leaf in leaves]
         return [jax.device_put(leaf, quick_device()) for leaf in padded]
+
+
+def traced(f: Callable, shapes: tuple[tuple[int, ...], ...], args: Any) -> tuple[Any, bool]:
+    """What f returns at one point, only its shape and type, and whether it refers to tracers.
+
+    `args` are parameters, with one row a member, or None.
+    """
+    with double_precision():
+        arguments = [jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes]
+        if args is not None:
+            one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in leaves_of(args)]
+            arguments.append(rebuilt(args, one))
+        program, out = jax.make_jaxpr(f, return_shape=True)(*arguments)
+    return out, any(isinstance(value, jax.core.Tracer) for value in program.consts)
+
+
+TRACER_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)

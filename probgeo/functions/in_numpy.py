@@ -1,16 +1,16 @@
 """Functions of rows written with NumPy; derivatives that are not given come from differences."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from probgeo.functions.field import Field
-from probgeo.functions.rows import RowFunction
+from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
 from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
 
 EPSILON = float(np.finfo(float).eps)
-MOST_ROWS = 2**14  # rows that differences ask for at a time
 
 
 def derivative(function: Callable, x: np.ndarray, order: int = 1) -> np.ndarray:
@@ -112,14 +112,8 @@ class NumpyRowFunction(RowFunction):
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = [np.ascontiguousarray(column, dtype=float) for column in columns]
-        n, most = len(rows[0]), max(1, MOST_ROWS // (1 + int(np.prod(self.out_shape))))
-        if n <= most:
-            return OF_ROWS[what](self._values, *rows)
-        parts = [
-            OF_ROWS[what](self._values, *(row[i : i + most] for row in rows))
-            for i in range(0, n, most)
-        ]
-        return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+        block = max(1, AT_ONCE // (1 + int(np.prod(self.out_shape))))
+        return in_blocks(partial(OF_ROWS[what], self._values), rows, block)
 
     def _values(self, x: np.ndarray) -> np.ndarray:
         if not len(x):
@@ -127,78 +121,41 @@ class NumpyRowFunction(RowFunction):
         return _as_floats(self.f(x))
 
 
-def _scalar_terms(f: Callable, x: np.ndarray) -> tuple:
-    return f(x), derivative(f, x), _symmetric(_second(f, x))
-
-
 def _second(f: Callable, x: np.ndarray) -> np.ndarray:
-    """Second derivatives of numbers: (n, D, D)."""
-    step = EPSILON**0.25 * np.maximum(1.0, np.abs(x))
-
-    def gradient(y: np.ndarray) -> np.ndarray:
-        columns = []
-        for k in range(x.shape[1]):
-            change = np.zeros_like(y)
-            change[:, k] = step[:, k]
-            columns.append((f(y + change) - f(y - change)) / (2 * step[:, k]))
-        return np.stack(columns, axis=-1)
-
-    return derivative(gradient, x, order=2)
+    """Second derivatives (n, D, D) of numbers."""
+    H = derivative(lambda y: derivative(f, y, order=2), x, order=2)
+    return 0.5 * (H + H.swapaxes(1, 2))
 
 
-def _symmetric(H: np.ndarray) -> np.ndarray:
-    return 0.5 * (H + H.swapaxes(-1, -2))
-
-
-def _form(M: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return np.einsum("ni,nij,nj->n", u, M, v)
+def _times(A: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return np.einsum("nij,nj->ni", A, v)
 
 
 def _metric_energy(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return 0.5 * _form(f(x), v, v)
+    return 0.5 * np.sum(v * _times(f(x), v), axis=1)
 
 
-def _metric_gradient(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
-    by_x = derivative(lambda y: _metric_energy(f, y, v), x)
-    return _metric_energy(f, x, v), by_x, np.einsum("nij,nj->ni", f(x), v)
+def _metric_slopes(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """dL/dx, and the derivatives of M v by x."""
+    slopes = derivative(lambda y: _times(f(y), v), x)
+    return 0.5 * _times(slopes.swapaxes(1, 2), v), slopes
 
 
 def _metric_terms(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
-    def momentum(y: np.ndarray) -> np.ndarray:
-        return np.einsum("nij,nj->ni", f(y), v)
-
-    M, by_v_x = f(x), derivative(momentum, x)
-    xx = _symmetric(_second(lambda y: _metric_energy(f, y, v), x))
-    by_x = 0.5 * np.einsum("nij,ni->nj", by_v_x, v)
-    by_v = np.einsum("nij,nj->ni", M, v)
-    return 0.5 * np.sum(v * by_v, axis=1), by_x, by_v, xx, by_v_x.swapaxes(1, 2).copy(), M
+    by_x, slopes = _metric_slopes(f, x, v)
+    M = f(x)
+    by_v, xx = _times(M, v), _second(lambda y: _metric_energy(f, y, v), x)
+    return 0.5 * np.sum(v * by_v, axis=1), by_x, by_v, xx, slopes.swapaxes(1, 2).copy(), M
 
 
 def _metric_force(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
-    def momentum(y: np.ndarray) -> np.ndarray:
-        return np.einsum("nij,nj->ni", f(y), v)
-
-    by_v_x = derivative(momentum, x)
-    by_x = 0.5 * np.einsum("nij,ni->nj", by_v_x, v)
-    return by_x - np.einsum("nij,nj->ni", by_v_x, v), f(x)
-
-
-def _flat(rows: np.ndarray) -> np.ndarray:
-    return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+    by_x, slopes = _metric_slopes(f, x, v)
+    return by_x - _times(slopes, v), f(x)
 
 
 def _decoder_jacobian(f: Callable, x: np.ndarray, order: int = 1) -> np.ndarray:
-    return derivative(lambda y: _flat(f(y)), x, order)
-
-
-def _along(f: Callable, x: np.ndarray, v: np.ndarray, order: int) -> np.ndarray:
-    """First (J v) or second (f''(v, v)) directional derivatives: (n, M)."""
-    size = np.maximum(1.0, np.abs(x)).min(axis=1) / np.maximum(np.linalg.norm(v, axis=1), 1e-300)
-    h = (EPSILON ** (1 / (2 + order)) * size)[:, None]
-    ahead, behind = (_flat(f(x + sign * h * v)) for sign in (1, -1))
-    if order == 1:
-        return (ahead - behind) / (2 * h)
-    return (ahead - 2 * _flat(f(x)) + behind) / h**2
+    J = derivative(f, x, order)
+    return J.reshape(len(x), int(np.prod(J.shape[1:-1])), x.shape[1])
 
 
 def _decoder_tensor(f: Callable, x: np.ndarray) -> np.ndarray:
@@ -206,27 +163,24 @@ def _decoder_tensor(f: Callable, x: np.ndarray) -> np.ndarray:
     return J.swapaxes(1, 2) @ J
 
 
+def _decoder_energy(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return 0.5 * np.sum(_times(_decoder_jacobian(f, x), v) ** 2, axis=1)
+
+
 def _decoder_terms(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
     J = _decoder_jacobian(f, x)
-    Jv = np.einsum("nmi,ni->nm", J, v)
-    by_v = np.einsum("nmi,nm->ni", J, Jv)
-
-    def directional(y: np.ndarray) -> np.ndarray:
-        return np.einsum("nmi,ni->nm", _decoder_jacobian(f, y, order=2), v)
-
-    B = derivative(directional, x, order=2)
-    Bt = B.swapaxes(1, 2)
-    by_x = np.einsum("nmi,nm->ni", B, Jv)
-    return 0.5 * np.sum(Jv**2, axis=1), by_x, by_v, Bt @ B, Bt @ J, J.swapaxes(1, 2) @ J
-
-
-def _decoder_energy(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return 0.5 * np.sum(np.einsum("nmi,ni->nm", _decoder_jacobian(f, x), v) ** 2, axis=1)
+    B = derivative(lambda y: _times(_decoder_jacobian(f, y, order=2), v), x, order=2)
+    Jt, Bt, Jv = J.swapaxes(1, 2), B.swapaxes(1, 2), _times(J, v)
+    return 0.5 * np.sum(Jv**2, axis=1), _times(Bt, Jv), _times(Jt, Jv), Bt @ B, Bt @ J, Jt @ J
 
 
 def _decoder_force(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
-    J, second = _decoder_jacobian(f, x), _along(f, x, v, order=2)
-    return -np.einsum("nmi,nm->ni", J, second), J.swapaxes(1, 2) @ J
+    """-J' f''(v, v), with one second difference along v, and J'J."""
+    size = np.maximum(1.0, np.abs(x)).min(axis=1) / np.maximum(np.linalg.norm(v, axis=1), 1e-300)
+    h = (EPSILON**0.25 * size)[:, None]
+    J, n = _decoder_jacobian(f, x), len(x)
+    bend = (f(x + h * v) - 2.0 * f(x) + f(x - h * v)).reshape(n, J.shape[1]) / h**2
+    return -_times(J.swapaxes(1, 2), bend), J.swapaxes(1, 2) @ J
 
 
 def _force_jacobian(force: Callable, lost: int) -> Callable:
@@ -235,7 +189,7 @@ def _force_jacobian(force: Callable, lost: int) -> Callable:
     def jacobian(f: Callable, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> tuple:
         def excess(y: np.ndarray, w: np.ndarray) -> np.ndarray:
             F, M = force(f, y, w)
-            return F - np.einsum("nij,nj->ni", M, a)
+            return F - _times(M, a)
 
         by_x = derivative(lambda y: excess(y, v), x, order=lost + 1)
         return by_x, derivative(lambda w: excess(x, w), v, order=lost + 1)
@@ -246,10 +200,14 @@ def _force_jacobian(force: Callable, lost: int) -> Callable:
 # what `RowFunction` asks for by name, of a function f of rows
 OF_ROWS: dict[str, Callable[..., tuple]] = {
     "values": lambda f, x: (f(x),),
-    "scalar terms": _scalar_terms,
+    "scalar terms": lambda f, x: (f(x), derivative(f, x), _second(f, x)),
     "metric tensor": lambda f, x: (f(x),),
     "metric energy": lambda f, x, v: (_metric_energy(f, x, v),),
-    "metric gradient": _metric_gradient,
+    "metric gradient": lambda f, x, v: (
+        _metric_energy(f, x, v),
+        _metric_slopes(f, x, v)[0],
+        _times(f(x), v),
+    ),
     "metric terms": _metric_terms,
     "metric force": _metric_force,
     "metric force jacobian": _force_jacobian(_metric_force, lost=1),
@@ -257,7 +215,6 @@ OF_ROWS: dict[str, Callable[..., tuple]] = {
     "decoder energy": lambda f, x, v: (_decoder_energy(f, x, v),),
     "decoder gradient": lambda f, x, v: _decoder_terms(f, x, v)[:3],
     "decoder terms": _decoder_terms,
-    "decoder gauss-newton": _decoder_terms,
     "decoder force": _decoder_force,
     "decoder force jacobian": _force_jacobian(_decoder_force, lost=2),
 }

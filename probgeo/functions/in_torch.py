@@ -8,10 +8,8 @@ import torch
 
 from probgeo.functions import formulas
 from probgeo.functions.field import Field
-from probgeo.functions.rows import RowFunction
+from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
 from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
-
-MOST_NUMBERS = 2**16  # rows times numbers in a row at a time
 
 
 def in_double_precision(f: Callable) -> Callable:
@@ -66,15 +64,12 @@ class _Rows:
             one = (np.zeros((1, *array.shape[1:]), dtype=array.dtype) for array in arrays)
             return tuple(out[:0] for out in self.run(formula, *one))
         width = sum(max(1, int(np.prod(array.shape[1:]))) for array in arrays)
-        block = max(1, MOST_NUMBERS // width)
-        parts = []
-        with torch.no_grad():
-            for i in range(0, n, block):
-                outputs = formula(*(self.tensor(array[i : i + block]) for array in arrays))
-                parts.append([_to_numpy(out) for out in outputs])
-        if len(parts) == 1:
-            return tuple(parts[0])
-        return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+
+        def some(*part: np.ndarray) -> tuple[np.ndarray, ...]:
+            with torch.no_grad():
+                return tuple(_to_numpy(out) for out in formula(*map(self.tensor, part)))
+
+        return in_blocks(some, arrays, max(1, AT_ONCE // width))
 
 
 def _to_numpy(out: torch.Tensor) -> np.ndarray:
@@ -152,5 +147,5 @@ class TorchRowFunction(RowFunction):
         rows = [np.asarray(column, dtype=float) for column in columns]
         if what == "values":
             return self._rows.run(lambda x: (self._rows.f(x),), *rows)
-        formula = formulas.OF_ROWS[what](torch.func, lambda x: self._rows.f(x[None])[0])
+        formula = formulas.formula(what, torch.func, lambda x: self._rows.f(x[None])[0])
         return self._rows.run(torch.func.vmap(formula), *rows)

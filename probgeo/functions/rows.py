@@ -1,11 +1,22 @@
 """Plain maps of rows, x (n, D) -> (n, ...), and what metrics need of them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 
 Form = Literal["metric", "decoder"]
+AT_ONCE = 2**15  # numbers that are worked on at a time: more gain nothing and need memory
+
+
+def in_blocks(run: Callable, columns: Sequence[np.ndarray], block: int) -> tuple[np.ndarray, ...]:
+    """Arrays run(*columns) (n, ...) at columns (n, ...), at most `block` rows at a time."""
+    n = len(columns[0])
+    if n <= block:
+        return run(*columns)
+    parts = [run(*(column[i : i + block] for column in columns)) for i in range(0, n, block)]
+    return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
 
 
 class RowFunction(ABC):
@@ -25,7 +36,7 @@ class RowFunction(ABC):
 
     @abstractmethod
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-        """A formula of `formulas.OF_ROWS` at columns (n, D): arrays (n, ...)."""
+        """A formula, by its name in `formulas`, at columns (n, D): arrays (n, ...)."""
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """f(x): (n, *out_shape)."""
@@ -45,21 +56,14 @@ class RowFunction(ABC):
         return self._run(f"{form} energy", x, v)[0]
 
     def energy_terms(
-        self,
-        x: np.ndarray,
-        v: np.ndarray,
-        second: bool = True,
-        form: Form = "metric",
-        gauss_newton: bool = False,
+        self, x: np.ndarray, v: np.ndarray, second: bool = True, form: Form = "metric"
     ) -> tuple[np.ndarray, ...]:
         """L(x, v) (n,), its gradients by x and by v (n, D), the blocks xx, xv, vv (n, D, D).
 
-        xv[i, j] = d^2 L / dx_i dv_j, and vv = M(x). Blocks are empty, (0, D, D), unless `second`;
-        with `gauss_newton` those of a decoder are without second derivatives of J v.
+        xv[i, j] = d^2 L / dx_i dv_j, and vv = M(x). Blocks are empty, (0, D, D), unless `second`.
         """
         if second:
-            kind = "gauss-newton" if gauss_newton and form == "decoder" else "terms"
-            return self._run(f"{form} {kind}", x, v)
+            return self._run(f"{form} terms", x, v)
         empty = np.empty((3, 0, self.dimension, self.dimension))
         return (*self._run(f"{form} gradient", x, v), *empty)
 

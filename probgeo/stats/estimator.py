@@ -48,7 +48,7 @@ class ManifoldEstimator(BaseEstimator):
 
     def _weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
         if sample_weight is not None and not np.any(sample_weight):
-            raise ValueError("sample_weight must hold at least one positive number, got only zeros")
+            raise ValueError("sample_weight must hold at least one non-zero number, got only zeros")
         with naming("sample_weight"):
             return _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
