@@ -47,12 +47,13 @@ class ManifoldEstimator(BaseEstimator):
         return np.ascontiguousarray(points)
 
     def _weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
-        if sample_weight is not None and not np.any(sample_weight):
-            raise ValueError("sample_weight must hold at least one non-zero number, got only zeros")
         with naming("sample_weight"):
-            return _check_sample_weight(
+            weights = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
+        if not np.any(weights):  # scikit-learn refuses that since 1.9 only
+            raise ValueError("sample_weight must hold at least one non-zero number, got only zeros")
+        return weights
 
     def _warn(self, message: str) -> None:
         warnings.warn(
