@@ -14,9 +14,9 @@ from probgeo.metrics.lmnn import LMNNFit, lmnn_diagonal
 from probgeo.metrics.local import LocalMetrics
 from probgeo.metrics.local_covariance import LocalCovariance
 from probgeo.metrics.local_pca import from_local_pca
+from probgeo.metrics.loops import EnergyTerms
 from probgeo.metrics.mixture import from_mixture
 from probgeo.metrics.pullback import Pullback
-from probgeo.metrics.terms import EnergyTerms
 
 __all__ = [
     "Conformal",

@@ -20,8 +20,7 @@ from probgeo._checks import is_traced
 from probgeo._repr import described
 from probgeo.functions.in_numpy import derivative
 from probgeo.metrics.inputs import unwrapped
-from probgeo.metrics.loops import solve_rows
-from probgeo.metrics.terms import EnergyTerms
+from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_rows
 
 if TYPE_CHECKING:
     from probgeo.metrics.function import MetricFunction
@@ -191,6 +190,24 @@ class ClosedForm(Metric):
         by_x = derivative(lambda y: self.accelerations(y, v), x)
         by_v = derivative(lambda u: self.accelerations(x, u), v)
         return np.stack([by_x, by_v], axis=1)
+
+
+class ByLoop(ClosedForm):
+    """A metric whose energy and derivatives are written by one compiled loop."""
+
+    @abstractmethod
+    def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
+        """What the loop writes at rows x, v (n, D); `level` says how much, see `loops`."""
+
+    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return self._filled(x, v, ENERGY).energy
+
+    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
+        return self._filled(x, v, SECOND if second else FIRST)
+
+    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        forces = self._filled(x, v, FORCE)
+        return solve_rows(forces.vv, forces.by_x[:, :, None])[:, :, 0]
 
 
 def acceleration_of(terms: EnergyTerms, v: np.ndarray) -> np.ndarray:

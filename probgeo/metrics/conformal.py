@@ -12,7 +12,7 @@ from probgeo.metrics import loops
 from probgeo.metrics.base import ClosedForm, Metric, array_module, as_metric
 from probgeo.metrics.flat import Flat
 from probgeo.metrics.inputs import as_function, unwrapped
-from probgeo.metrics.terms import EnergyTerms
+from probgeo.metrics.loops import EnergyTerms
 
 
 class ScaleTerms(NamedTuple):
@@ -47,9 +47,7 @@ class ConformallyFlat(ClosedForm):
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         level = loops.SECOND if second else loops.FIRST
-        terms = loops.room_for(x, level)
-        loops.conformal_terms(v, *self._scale_terms(x), level, *terms)
-        return terms
+        return loops.filled(loops.conformal_terms, (v, *self._scale_terms(x)), level)
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         g = self._log_slope(self._scale_terms(x))

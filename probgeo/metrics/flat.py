@@ -8,7 +8,7 @@ import numpy as np
 from probgeo._checks import as_float_array
 from probgeo.metrics.base import ClosedForm, array_module, constant
 from probgeo.metrics.inputs import check_tensor
-from probgeo.metrics.terms import EnergyTerms
+from probgeo.metrics.loops import EnergyTerms
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -11,8 +11,7 @@ import numpy as np
 from probgeo.functions import NumpyFunction, RowFunction, TorchFunction, as_row_function
 from probgeo.metrics.base import Metric
 from probgeo.metrics.inputs import unwrapped
-from probgeo.metrics.loops import solve_rows
-from probgeo.metrics.terms import EnergyTerms
+from probgeo.metrics.loops import EnergyTerms, solve_rows
 
 ASYMMETRY = 1e-9  # largest difference of entries that is put down to round-off, relative
 

@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.metrics import local_loops, loops
-from probgeo.metrics.base import ClosedForm, array_module, constant
+from probgeo.functions.rows import AT_ONCE
+from probgeo.metrics import local_loops
+from probgeo.metrics.base import ByLoop, array_module, constant
 from probgeo.metrics.inputs import as_points, as_tensors
-from probgeo.metrics.loops import as_jacobians, solve_rows
-from probgeo.metrics.terms import EnergyTerms
+from probgeo.metrics.loops import FORCE, EnergyTerms, as_jacobians, filled, solve_rows
 
 FEW = 6  # dimensions up to which plain loops are faster than products of matrices, with 10 tensors
-BLOCK = 2**15  # numbers M_k x of a block of rows, which should stay in the cache
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class LocalMetrics(ClosedForm):
+class LocalMetrics(ByLoop):
     """M(x) = sum_k w_k(x) M_k with weights w_k(x) ~ exp(-rho/2 (x - mu_k)' M_k (x - mu_k)).
 
     The weights are a softmax: far from all centres the nearest tensor is left, and M(x) stays
@@ -99,42 +98,24 @@ class LocalMetrics(ClosedForm):
         blend = xp.tensordot(self.weights(x), constant(self.tensors, x), axes=1)
         return blend[..., None] * np.eye(self.dimension) if self.is_diagonal else blend
 
-    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self._fill(x, v, loops.ENERGY).energy
-
-    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        level = loops.SECOND if second else loops.FIRST
-        return self._fill(x, v, level)
-
-    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        force, M = self._forces(x, v)
-        return solve_rows(M, force[:, :, None])[:, :, 0]
-
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        force, M = self._forces(x, v)
-        a = solve_rows(M, force[:, :, None])[:, :, 0]
+        forces = self._filled(x, v, FORCE)
+        a = solve_rows(forces.vv, forces.by_x[:, :, None])[:, :, 0]
         J = np.empty((len(x), self.dimension, 2 * self.dimension))
         local_loops.local_force_jacobians(x, v, a, self.centers, self._full, self.rho, J)
-        return as_jacobians(solve_rows(M, J))
+        return as_jacobians(solve_rows(forces.vv, J))
 
-    def _forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """M c'' (n, D), and M (n, D, D)."""
-        terms = self._fill(x, v, loops.FORCE)
-        return terms.by_x, terms.vv
-
-    def _fill(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
-        terms = loops.room_for(x, level)
-        arrays, rho = (x, v, self.centers), self.rho
+    def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
+        given, rho = (x, v, self.centers), self.rho
         K, D = self.centers.shape
         if D <= FEW:
-            size = (0,) * D
-            local_loops.local_terms(*arrays, *self._few, rho, size, level, *terms)
-        elif self.is_diagonal:
-            local_loops.local_terms_diagonal(*arrays, self.tensors, rho, level, *terms)
-        else:
-            rows = max(1, min(BLOCK // K, local_loops.ONE_THREAD // D) // D)
-            local_loops.local_terms_by_blocks(*arrays, self.tensors, rho, rows, level, *terms)
-        return terms
+            return filled(local_loops.local_terms, (*given, *self._few, rho, (0,) * D), level)
+        if self.is_diagonal:
+            return filled(local_loops.local_terms_diagonal, (*given, self.tensors, rho), level)
+        # so many that their products M_k x stay in the cache
+        rows = max(1, min(AT_ONCE // K, local_loops.ONE_THREAD // D) // D)
+        by_blocks = local_loops.local_terms_by_blocks
+        return filled(by_blocks, (*given, self.tensors, rho, rows), level)
 
     @cached_property
     def _full(self) -> np.ndarray:

@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.metrics import loops
-from probgeo.metrics.base import ClosedForm, constant
+from probgeo.metrics.base import ByLoop, constant
 from probgeo.metrics.inputs import as_points
-from probgeo.metrics.terms import EnergyTerms
+from probgeo.metrics.loops import FORCE, EnergyTerms, filled, kernel_terms
 
 LANDMARKS = 30  # enough to have several along every bend of a curve; one detour costs one polygon
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class LocalCovariance(ClosedForm):
+class LocalCovariance(ByLoop):
     """M_dd(x) = 1 / (sum_n w_n(x) (x_nd - x_d)^2 + rho), w_n(x) = exp(-|x_n - x|^2 / 2 sigma^2).
 
     Small where there are data to vary along, and 1 / rho far from all data, so that geodesics stay
@@ -74,22 +73,10 @@ class LocalCovariance(ClosedForm):
         return LocalCovariance(self.X, self.sigma / np.sqrt(share), self.rho)
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        return self._fill(x, np.zeros(x.shape), loops.FORCE).vv
+        return self._filled(x, np.zeros(x.shape), FORCE).vv
 
-    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self._fill(x, v, loops.ENERGY).energy
-
-    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        return self._fill(x, v, loops.SECOND if second else loops.FIRST)
-
-    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        terms = self._fill(x, v, loops.FORCE)
-        return terms.by_x / np.diagonal(terms.vv, axis1=1, axis2=2)
-
-    def _fill(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
-        terms = loops.room_for(x, level)
-        loops.kernel_terms(x, v, self.X, self.sigma, self.rho, level, *terms)
-        return terms
+    def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
+        return filled(kernel_terms, (x, v, self.X, self.sigma, self.rho), level)
 
     @cached_property
     def _landmarks(self) -> np.ndarray:

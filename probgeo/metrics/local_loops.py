@@ -7,7 +7,7 @@ weighted mean, the energy L = v' M v / 2 has
     xx = sum w_k (q_k - q) (c_k c_k' - rho M_k) / 2
 
 All in O(K D^2) a row, and less where few weights count: M_k v and all that follows is computed only
-for those. `level` says how much is written, see `loops`.
+for those. `level` says how much is written, and where, see `loops`.
 """
 
 import numpy as np
@@ -15,12 +15,35 @@ import numpy as np
 from probgeo._loops import loop
 from probgeo.metrics.loops import ENERGY, FORCE, SECOND
 
-# Weights are relative to the largest. Below exp(-36) = 2e-16 they are lost in the sum.
-NEGLIGIBLE = -36.0
+# Weights are relative to the largest: smaller ones than round-off are lost in the sum.
+NEGLIGIBLE = float(np.log(np.finfo(float).eps))
 
 # Largest product of the three sizes of a matrix product that OpenBLAS computes on one thread: more
 # threads for so little work took up to a hundred times as long.
 ONE_THREAD = 2**18
+
+
+@loop
+def those_that_count(w: np.ndarray, active: np.ndarray) -> int:
+    """From logarithms (K,) the weights that count, first in w; how many, and which: `active`.
+
+    None if there is no largest one.
+    """
+    best = -np.inf
+    for k in range(len(w)):
+        best = max(best, w[k])
+    count = 0
+    total = 0.0
+    for k in range(len(w)):
+        e = w[k] - best
+        if e > NEGLIGIBLE:
+            w[count] = np.exp(e)
+            total += w[count]
+            active[count] = k
+            count += 1
+    for a in range(count):
+        w[a] /= total
+    return count
 
 
 @loop
@@ -35,11 +58,8 @@ def local_terms(
     size: tuple[int, ...],
     level: int,
     energy: np.ndarray,
-    by_x: np.ndarray,
-    by_v: np.ndarray,
-    xx: np.ndarray,
-    xv: np.ndarray,
-    vv: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
 ) -> None:
     """Terms in few dimensions: centers (K, D), tensors (K, D, D).
 
@@ -65,22 +85,10 @@ def local_terms(
                     m += 1
                 e += s * (x[n, i] - columns[i, k])
             w[k] = -rho * e
-        best = -np.inf
-        for k in range(K):
-            best = max(best, w[k])
-        A = 0
-        total = 0.0
-        for k in range(K):
-            e = w[k] - best
-            if e > NEGLIGIBLE:
-                w[A] = np.exp(e)
-                total += w[A]
-                active[A] = k
-                A += 1
+        A = those_that_count(w, active)
         qbar = 0.0 if A > 0 else np.nan
         for a in range(A):
             k = active[a]
-            w[a] /= total
             q[a] = 0.0
             for i in range(D):
                 s = 0.0
@@ -91,17 +99,6 @@ def local_terms(
             qbar += w[a] * q[a]
         energy[n] = 0.5 * qbar
         if level == ENERGY:
-            continue
-        if A == 1:  # the metric is flat here
-            k = active[0]
-            for i in range(D):
-                by_x[n, i], by_v[n, i] = 0.0, p[0, i]
-                if level >= FORCE:
-                    for j in range(D):
-                        vv[n, i, j] = tensors[k, i, j]
-                if level == SECOND:
-                    for j in range(D):
-                        xx[n, i, j], xv[n, i, j] = 0.0, 0.0
             continue
         for i in range(D):
             mean[i], s_x[i], s_v[i] = 0.0 * qbar, 0.0 * qbar, 0.0 * qbar
@@ -131,19 +128,19 @@ def local_terms(
                 for i in range(D):
                     for j in range(D):
                         s_vv[i, j] += w[a] * tensors[k, i, j]
-            if level == SECOND:
+            if level == SECOND and A > 1:
                 for i in range(D):
                     for j in range(D):
                         s_xv[i, j] += w[a] * c[a, i] * p[a, j]
                         s_xx[i, j] += rise * (c[a, i] * c[a, j] - rho * tensors[k, i, j])
         for i in range(D):
-            by_x[n, i], by_v[n, i] = s_x[i], s_v[i]
+            first[0, n, i], first[1, n, i] = s_x[i], s_v[i]
             if level >= FORCE:
                 for j in range(D):
-                    vv[n, i, j] = s_vv[i, j]
+                    second[0, n, i, j] = s_vv[i, j]
             if level == SECOND:
                 for j in range(D):
-                    xx[n, i, j], xv[n, i, j] = s_xx[i, j], s_xv[i, j]
+                    second[1, n, i, j], second[2, n, i, j] = s_xx[i, j], s_xv[i, j]
 
 
 @loop
@@ -156,11 +153,8 @@ def local_terms_by_blocks(
     rows: int,
     level: int,
     energy: np.ndarray,
-    by_x: np.ndarray,
-    by_v: np.ndarray,
-    xx: np.ndarray,
-    xv: np.ndarray,
-    vv: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
 ) -> None:
     """Terms in many dimensions: `rows` rows at a time, so that most of it is products of matrices.
 
@@ -169,17 +163,17 @@ def local_terms_by_blocks(
     K, D = centers.shape
     Mx, Mv = np.empty((K, rows, D)), np.empty((K, rows, D))
     W, Q, rise = np.empty((rows, K)), np.empty((rows, K)), np.empty((rows, K))
-    active = np.empty(K, np.int64)
+    w, active = np.empty(K), np.empty(K, np.int64)
     own = np.empty((K, D, D))
     offsets, mean = np.empty((rows, D)), np.empty(D)
     c, wc, rc, p = np.empty((K, D)), np.empty((K, D)), np.empty((K, D)), np.empty((K, D))
     outer = np.empty((D, D))
-    for first in range(0, x.shape[0], rows):
-        R = min(rows, x.shape[0] - first)
+    for start in range(0, x.shape[0], rows):
+        R = min(rows, x.shape[0] - start)
         for k in range(K):
             for r in range(R):
                 for i in range(D):
-                    offsets[r, i] = x[first + r, i] - centers[k, i]
+                    offsets[r, i] = x[start + r, i] - centers[k, i]
             np.dot(offsets[:R], tensors[k], Mx[k, :R])
             for r in range(R):
                 e = 0.0
@@ -187,30 +181,21 @@ def local_terms_by_blocks(
                     e += offsets[r, i] * Mx[k, r, i]
                 W[r, k] = -0.5 * rho * e
         for r in range(R):
-            best = -np.inf
-            for k in range(K):
-                best = max(best, W[r, k])
-            total = 0.0
-            for k in range(K):
-                e = W[r, k] - best
-                W[r, k] = np.exp(e) if e > NEGLIGIBLE else 0.0
-                total += W[r, k]
-            for k in range(K):
-                W[r, k] /= total  # 0 / 0 where x is not finite
+            w[:] = W[r]
+            A = those_that_count(w, active)
+            W[r] = 0.0 if A > 0 else np.nan
+            for a in range(A):
+                W[r, active[a]] = w[a]
         U = 0
         for k in range(K):
             for r in range(R):
                 if W[r, k] != 0.0:
                     # from here on only those that are used, numbered anew
-                    np.dot(v[first : first + R], tensors[k], Mv[U, :R])
-                    for m in range(R):
-                        W[m, U] = W[m, k]
-                        for i in range(D):
-                            Mx[U, m, i] = Mx[k, m, i]
+                    np.dot(v[start : start + R], tensors[k], Mv[U, :R])
+                    W[:R, U] = W[:R, k]
+                    Mx[U, :R] = Mx[k, :R]
                     if level >= FORCE:
-                        for i in range(D):
-                            for j in range(D):
-                                own[U, i, j] = tensors[k, i, j]
+                        own[U] = tensors[k]
                     U += 1
                     break
         for r in range(R):
@@ -218,32 +203,27 @@ def local_terms_by_blocks(
             for u in range(U):
                 Q[r, u] = 0.0
                 for i in range(D):
-                    Q[r, u] += Mv[u, r, i] * v[first + r, i]
+                    Q[r, u] += Mv[u, r, i] * v[start + r, i]
                 qbar += W[r, u] * Q[r, u]
-            energy[first + r] = 0.5 * qbar
+            energy[start + r] = 0.5 * qbar
             for u in range(U):
                 rise[r, u] = 0.5 * W[r, u] * (Q[r, u] - qbar)
         if level == ENERGY:
             continue
         if level >= FORCE:
             blend = own[:U].reshape(U, D * D)
-            weights = np.empty((R, U))
-            slopes = np.empty((R, U))
-            for r in range(R):
-                for u in range(U):
-                    weights[r, u], slopes[r, u] = W[r, u], -rho * rise[r, u]
+            weights, slopes = W[:R, :U].copy(), -rho * rise[:R, :U]
             part = max(1, ONE_THREAD // (U * D * D))
             for r in range(0, R, part):
                 end = min(r + part, R)
-                n, m = first + r, first + end
-                np.dot(weights[r:end], blend, vv[n:m].reshape(end - r, D * D))
+                n, m = start + r, start + end
+                np.dot(weights[r:end], blend, second[0, n:m].reshape(end - r, D * D))
                 if level == SECOND:
-                    np.dot(slopes[r:end], blend, xx[n:m].reshape(end - r, D * D))
+                    np.dot(slopes[r:end], blend, second[1, n:m].reshape(end - r, D * D))
         for r in range(R):
-            n = first + r
+            n = start + r
             A = 0
-            for i in range(D):
-                mean[i] = 0.0
+            mean[:] = 0.0
             for u in range(U):
                 if W[r, u] != 0.0:
                     active[A] = u
@@ -251,7 +231,7 @@ def local_terms_by_blocks(
                     for i in range(D):
                         mean[i] -= rho * W[r, u] * Mx[u, r, i]
             for i in range(D):
-                by_x[n, i], by_v[n, i] = 0.0, 0.0
+                first[0, n, i], first[1, n, i] = 0.0, 0.0
             for a in range(A):
                 u = active[a]
                 rate = 0.0
@@ -260,19 +240,17 @@ def local_terms_by_blocks(
                     wc[a, i] = W[r, u] * c[a, i]
                     rc[a, i] = rise[r, u] * c[a, i]
                     p[a, i] = Mv[u, r, i]
-                    by_x[n, i] += rc[a, i]
-                    by_v[n, i] += W[r, u] * p[a, i]
+                    first[0, n, i] += rc[a, i]
+                    first[1, n, i] += W[r, u] * p[a, i]
                     rate += wc[a, i] * v[n, i]
                 if level == FORCE:
                     for i in range(D):
-                        by_x[n, i] -= rate * p[a, i]
+                        first[0, n, i] -= rate * p[a, i]
             if level == SECOND:
-                np.dot(wc[:A].T, p[:A], xv[n])
+                np.dot(wc[:A].T, p[:A], second[2, n])
                 if A > 1:
                     np.dot(rc[:A].T, c[:A], outer)
-                    for i in range(D):
-                        for j in range(D):
-                            xx[n, i, j] += outer[i, j]
+                    second[1, n] += outer
 
 
 @loop
@@ -284,51 +262,31 @@ def local_terms_diagonal(
     rho: float,
     level: int,
     energy: np.ndarray,
-    by_x: np.ndarray,
-    by_v: np.ndarray,
-    xx: np.ndarray,
-    xv: np.ndarray,
-    vv: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
 ) -> None:
     """Terms of diagonal tensors (K, D): O(K D) a row, and O(K D^2) for second derivatives."""
     K, D = centers.shape
     w, q, active = np.empty(K), np.empty(K), np.empty(K, np.int64)
     c, p, mean = np.empty((K, D)), np.empty((K, D)), np.empty(D)
     for n in range(x.shape[0]):
-        best = -np.inf
         for k in range(K):
             e = 0.0
             for i in range(D):
                 e += diagonals[k, i] * (x[n, i] - centers[k, i]) ** 2
             w[k] = -0.5 * rho * e
-            best = max(best, w[k])
-        A = 0
-        total = 0.0
-        for k in range(K):
-            e = w[k] - best
-            if e > NEGLIGIBLE:
-                w[A] = np.exp(e)
-                total += w[A]
-                active[A] = k
-                A += 1
+        A = those_that_count(w, active)
         qbar = 0.0 if A > 0 else np.nan
         for a in range(A):
-            k = active[a]
-            w[a] /= total
             q[a] = 0.0
             for i in range(D):
-                p[a, i] = diagonals[k, i] * v[n, i]
+                p[a, i] = diagonals[active[a], i] * v[n, i]
                 q[a] += p[a, i] * v[n, i]
             qbar += w[a] * q[a]
         energy[n] = 0.5 * qbar
         if level == ENERGY:
             continue
-        for i in range(D):
-            by_x[n, i], by_v[n, i], mean[i] = 0.0 * qbar, 0.0 * qbar, 0.0
-        if level >= FORCE:
-            vv[n] = 0.0 * qbar
-        if level == SECOND:
-            xx[n], xv[n] = 0.0 * qbar, 0.0 * qbar
+        first[:, n], second[:, n], mean[:] = 0.0 * qbar, 0.0 * qbar, 0.0
         for a in range(A):
             k = active[a]
             for i in range(D):
@@ -341,22 +299,22 @@ def local_terms_diagonal(
             for i in range(D):
                 c[a, i] -= mean[i]
                 rate += w[a] * c[a, i] * v[n, i]
-                by_x[n, i] += rise * c[a, i]
-                by_v[n, i] += w[a] * p[a, i]
-            if level == FORCE:
-                for i in range(D):
-                    by_x[n, i] -= rate * p[a, i]
+                first[0, n, i] += rise * c[a, i]
+                first[1, n, i] += w[a] * p[a, i]
             if level >= FORCE:
                 for i in range(D):
-                    vv[n, i, i] += w[a] * diagonals[k, i]
+                    second[0, n, i, i] += w[a] * diagonals[k, i]
+            if level == FORCE:
+                for i in range(D):
+                    first[0, n, i] -= rate * p[a, i]
             if level == SECOND and A > 1:
                 for i in range(D):
-                    xx[n, i, i] -= rise * rho * diagonals[k, i]
+                    second[1, n, i, i] -= rise * rho * diagonals[k, i]
                     r, s = rise * c[a, i], w[a] * c[a, i]
                     for j in range(D):
-                        xx[n, i, j] += r * c[a, j]
+                        second[1, n, i, j] += r * c[a, j]
                     for j in range(D):
-                        xv[n, i, j] += s * p[a, j]
+                        second[2, n, i, j] += s * p[a, j]
 
 
 @loop
@@ -381,7 +339,6 @@ def local_force_jacobians(
     c, p, Ma = np.empty((K, D)), np.empty((K, D)), np.empty((K, D))
     mean, turn = np.empty(D), np.empty(D)
     for n in range(x.shape[0]):
-        best = -np.inf
         for k in range(K):
             e = 0.0
             for i in range(D):
@@ -391,24 +348,14 @@ def local_force_jacobians(
                 e += s * (x[n, i] - centers[k, i])
                 c[k, i] = -rho * s
             w[k] = -0.5 * rho * e
-            best = max(best, w[k])
-        A = 0
-        total = 0.0
-        for k in range(K):
-            e = w[k] - best
-            if e > NEGLIGIBLE:
-                w[A] = np.exp(e)
-                total += w[A]
-                active[A] = k
-                c[A] = c[k]
-                A += 1
+        A = those_that_count(w, active)
         J[n] = 0.0 if A > 0 else np.nan
         qbar = 0.0
         mean[:] = 0.0
         turn[:] = 0.0
         for a in range(A):
             k = active[a]
-            w[a] /= total
+            c[a] = c[k]
             q[a] = 0.0
             for i in range(D):
                 p[a, i], Ma[a, i] = 0.0, 0.0

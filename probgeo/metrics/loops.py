@@ -1,30 +1,50 @@
 """Compiled loops of the metrics: rows (n, D) in, numbers for every row out.
 
-`level` says how much of the energy L = v' M(x) v / 2 a loop writes:
+`level` says how much of the energy L = v' M(x) v / 2 a loop writes, to `energy` (n,), `first`
+(2, n, D) and `second` (up to 3, n, D, D):
 
     ENERGY   L
     FIRST    and its gradients by x and by v
-    FORCE    L, M v in the place of the gradient by v, M in that of `vv`, and in that of the
-             gradient by x the force M c'' = dL/dx - (d^2 L / dv dx) v
-    SECOND   all first and second derivatives
+    FORCE    L, in the place of the gradient by x the force M c'' = dL/dx - (d^2 L / dv dx) v, M v,
+             and M as the only one of the blocks
+    SECOND   all first and second derivatives: vv = M, xx, xv
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.metrics.terms import EnergyTerms
 
 ENERGY, FIRST, FORCE, SECOND = range(4)
 FAR = -50.0  # logarithm of weights that are left out: exp(-50) = 2e-22 of one datum
 
 
-def room_for(rows: np.ndarray, level: int) -> EnergyTerms:
-    """Arrays for what a loop writes at rows (n, D); those that it does not write are empty."""
-    count, dimension = rows.shape
-    first = np.empty((2, count if level > ENERGY else 0, dimension))
-    blocks = np.empty((2, count if level == SECOND else 0, dimension, dimension))
-    tensors = np.empty((count if level >= FORCE else 0, dimension, dimension))
-    return EnergyTerms(np.empty(count), first[0], first[1], blocks[0], blocks[1], tensors)
+class EnergyTerms(NamedTuple):
+    """L = v' M(x) v / 2 at n rows, with its derivatives.
+
+    The second ones are empty, (0, D, D), where they were not asked for.
+    """
+
+    energy: np.ndarray  # (n,)
+    by_x: np.ndarray  # (n, D)
+    by_v: np.ndarray  # (n, D), M v
+    xx: np.ndarray  # (n, D, D)
+    xv: np.ndarray  # (n, D, D), [i, j] = d^2 L / dx_i dv_j
+    vv: np.ndarray  # (n, D, D), M
+
+
+def filled(loop: Callable, arguments: tuple, level: int) -> EnergyTerms:
+    """What a loop writes for its arguments, which begin with rows (n, D)."""
+    n, D = arguments[0].shape
+    blocks = (0, 0, 1, 3)[level]
+    energy, second = np.empty(n), np.empty((blocks, n, D, D))
+    first = np.empty((2, n if level > ENERGY else 0, D))
+    loop(*arguments, level, energy, first, second)
+    none = np.empty((0, D, D))
+    vv, xx, xv = (*second, none, none, none)[:3]
+    return EnergyTerms(energy, first[0], first[1], xx, xv, vv)
 
 
 @loop
@@ -37,11 +57,8 @@ def conformal_terms(
     gamma: np.ndarray,
     level: int,
     energy: np.ndarray,
-    by_x: np.ndarray,
-    by_v: np.ndarray,
-    xx: np.ndarray,
-    xv: np.ndarray,
-    vv: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
 ) -> None:
     """The energy of M(x) = s(x) I with ds/dx = s gamma b, d^2 s / dx^2 = s (alpha I + beta b b').
 
@@ -55,17 +72,17 @@ def conformal_terms(
         energy[n] = 0.5 * scale[n] * square
         slope = scale[n] * gamma[n]
         for i in range(D):
-            by_x[n, i] = 0.5 * square * slope * b[n, i]
-            by_v[n, i] = scale[n] * v[n, i]
+            first[0, n, i] = 0.5 * square * slope * b[n, i]
+            first[1, n, i] = scale[n] * v[n, i]
         if level == SECOND:
             bend = energy[n] * beta[n]
             for i in range(D):
                 for j in range(D):
-                    xx[n, i, j] = bend * b[n, i] * b[n, j]
-                    xv[n, i, j] = slope * b[n, i] * v[n, j]
-                    vv[n, i, j] = 0.0
-                xx[n, i, i] += energy[n] * alpha[n]
-                vv[n, i, i] = scale[n]
+                    second[1, n, i, j] = bend * b[n, i] * b[n, j]
+                    second[2, n, i, j] = slope * b[n, i] * v[n, j]
+                    second[0, n, i, j] = 0.0
+                second[1, n, i, i] += energy[n] * alpha[n]
+                second[0, n, i, i] = scale[n]
 
 
 @loop
@@ -77,11 +94,8 @@ def kernel_terms(
     rho: float,
     level: int,
     energy: np.ndarray,
-    by_x: np.ndarray,
-    by_v: np.ndarray,
-    xx: np.ndarray,
-    xv: np.ndarray,
-    vv: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
 ) -> None:
     """The energy of M = diag(m), m_d = 1 / (S_d + rho), S_d = sum_n w_n (x_nd - x_d)^2.
 
@@ -129,27 +143,27 @@ def kernel_terms(
         if level == ENERGY:
             continue
         for i in range(D):
-            by_v[n, i] = m[i] * v[n, i]
-            by_x[n, i] = 0.0
+            first[1, n, i] = m[i] * v[n, i]
+            first[0, n, i] = 0.0
             for d in range(D):
-                by_x[n, i] -= 0.5 * u[d] * slope[i, d]
+                first[0, n, i] -= 0.5 * u[d] * slope[i, d]
         if level < FORCE:
             continue
         for i in range(D):
             for d in range(D):
-                vv[n, i, d] = 0.0
-            vv[n, i, i] = m[i]
+                second[0, n, i, d] = 0.0
+            second[0, n, i, i] = m[i]
         if level == FORCE:
             for i in range(D):
                 for d in range(D):
-                    by_x[n, d] += m[d] * m[d] * v[n, d] * slope[i, d] * v[n, i]
+                    first[0, n, d] += m[d] * m[d] * v[n, d] * slope[i, d] * v[n, i]
             continue
         for i in range(D):
             for j in range(D):
-                xv[n, i, j] = -m[j] * m[j] * v[n, j] * slope[i, j]
-                xx[n, i, j] = 0.0
+                second[2, n, i, j] = -m[j] * m[j] * v[n, j] * slope[i, j]
+                second[1, n, i, j] = 0.0
                 for d in range(D):
-                    xx[n, i, j] += u[d] * m[d] * slope[i, d] * slope[j, d]
+                    second[1, n, i, j] += u[d] * m[d] * slope[i, d] * slope[j, d]
         for a in range(count):
             k, w = near[a], weight[a]
             q = 0.0
@@ -157,10 +171,10 @@ def kernel_terms(
                 e[d] = data[k, d] - x[n, d]
                 q += u[d] * e[d] * e[d]
             for i in range(D):
-                xx[n, i, i] -= 0.5 * w * (2.0 * u[i] - q * inverse)
+                second[1, n, i, i] -= 0.5 * w * (2.0 * u[i] - q * inverse)
                 for j in range(D):
                     f = q * inverse - 2.0 * (u[i] + u[j])
-                    xx[n, i, j] -= 0.5 * w * inverse * f * e[i] * e[j]
+                    second[1, n, i, j] -= 0.5 * w * inverse * f * e[i] * e[j]
 
 
 @loop

@@ -11,8 +11,7 @@ from probgeo.functions import RowFunction, as_row_function
 from probgeo.metrics.base import Metric, array_module
 from probgeo.metrics.function import solve_jacobians
 from probgeo.metrics.inputs import as_function, unwrapped
-from probgeo.metrics.loops import solve_rows
-from probgeo.metrics.terms import EnergyTerms
+from probgeo.metrics.loops import EnergyTerms, solve_rows
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -40,10 +40,10 @@ def random_local(seed, largest):
     return rng, centers, random_tensors(rng, K, D), rho, *random_rows(rng, D, n)
 
 
-def assert_levels(run, twin, x, v):
+def assert_levels(loop, arguments, twin):
     """That a loop writes at every level what it should, and nothing else."""
     energy, by_x, by_v, xx, xv, vv = twin
-    force = by_x - np.einsum("nij,ni->nj", xv, v)
+    force = by_x - np.einsum("nij,ni->nj", xv, arguments[1])
     expected = {
         loops.ENERGY: (energy, by_x[:0], by_v[:0], xx[:0], xv[:0], vv[:0]),
         loops.FIRST: (energy, by_x, by_v, xx[:0], xv[:0], vv[:0]),
@@ -51,8 +51,7 @@ def assert_levels(run, twin, x, v):
         loops.SECOND: twin,
     }
     for level, wanted in expected.items():
-        terms = loops.room_for(x, level)
-        run(level, terms)
+        terms = loops.filled(loop, arguments, level)
         for name, found, right in zip(terms._fields, terms, wanted, strict=True):
             assert_near(found, right, 1e-11, f"{name} at level {level}")
 
@@ -64,8 +63,7 @@ def test_local_terms(seed):
     i, j = np.tril_indices(D)
     packed = (np.where(i == j, 0.5, 1.0) * tensors[:, i, j]).T.copy()
     arrays = (x, v, centers, tensors, centers.T.copy(), packed, rho, (0,) * D)
-    twin = local_twin(x, v, centers, tensors, rho)
-    assert_levels(lambda level, terms: local_loops.local_terms(*arrays, level, *terms), twin, x, v)
+    assert_levels(local_loops.local_terms, arrays, local_twin(x, v, centers, tensors, rho))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -74,9 +72,7 @@ def test_local_terms_by_blocks(seed, rows):
     _, centers, tensors, rho, x, v = random_local(seed, largest=12)
     arrays = (x, v, centers, tensors, rho, rows)
     twin = local_twin(x, v, centers, tensors, rho)
-    assert_levels(
-        lambda level, terms: local_loops.local_terms_by_blocks(*arrays, level, *terms), twin, x, v
-    )
+    assert_levels(local_loops.local_terms_by_blocks, arrays, twin)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -85,12 +81,7 @@ def test_local_terms_of_diagonal_tensors(seed):
     diagonals = np.exp(rng.normal(size=centers.shape))
     full = diagonals[:, :, None] * np.eye(centers.shape[1])
     arrays = (x, v, centers, diagonals, rho)
-    assert_levels(
-        lambda level, terms: local_loops.local_terms_diagonal(*arrays, level, *terms),
-        local_twin(x, v, centers, full, rho),
-        x,
-        v,
-    )
+    assert_levels(local_loops.local_terms_diagonal, arrays, local_twin(x, v, centers, full, rho))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -124,8 +115,7 @@ def test_conformal_terms(seed):
     xv = np.einsum("n,ni,nj->nij", scale * gamma, b, v)
     twin = (energy, by_x, scale[:, None] * v, xx, xv, scale[:, None, None] * np.eye(D))
     for level in (loops.FIRST, loops.SECOND):
-        terms = loops.room_for(v, level)
-        loops.conformal_terms(v, scale, b, alpha, beta, gamma, level, *terms)
+        terms = loops.filled(loops.conformal_terms, (v, scale, b, alpha, beta, gamma), level)
         for name, found, right in zip(terms._fields, terms, twin, strict=True):
             if len(found):
                 assert_near(found, right, 1e-12, name)
@@ -157,9 +147,7 @@ def test_kernel_terms(seed):
     n, N, D = rng.integers(1, 20), rng.integers(1, 30), rng.integers(1, 6)
     x, v = random_rows(rng, D, n)
     arrays = (x, v, rng.normal(size=(N, D)), rng.uniform(0.3, 1.0), rng.uniform(0.1, 1.0))
-    assert_levels(
-        lambda level, terms: loops.kernel_terms(*arrays, level, *terms), kernel_twin(*arrays), x, v
-    )
+    assert_levels(loops.kernel_terms, arrays, kernel_twin(*arrays))
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 12])
