@@ -57,16 +57,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     for name, error in failed.items():
         _complain(arguments, f"{name} failed: {error}")
     print(f"report: {out / 'index.html'}")
-    if failed:
-        return 1
-    if arguments.publish is not None:
-        from probgeo.paper.publish import publish
-
-        try:
-            publish(Path(arguments.publish), out)
-        except ValueError as error:  # it names what is not fit to be published
-            raise InputError(str(error)) from error
-    return 0
+    return 1 if failed else 0
 
 
 def _fit(arguments: argparse.Namespace) -> int:

@@ -599,28 +599,6 @@ class TestReproduce:
         assert f"unknown figure 'fig7'; there are {', '.join(paper.EXPERIMENTS)}" in said
         assert calls.seen == []
 
-    def test_publish(self, calls, monkeypatch, tmp_path):
-        published = []
-        module = types.ModuleType("probgeo.paper.publish")
-        module.publish = lambda root, out: published.append((str(root), str(out)))
-        monkeypatch.setitem(sys.modules, "probgeo.paper.publish", module)
-        assert main(["reproduce", "--publish", "here", "--out", str(tmp_path)]) == 0
-        assert published == [("here", str(tmp_path))]
-        calls.records = {"fig1": {"error": "no"}}  # half a result is not for the README
-        assert main(["reproduce", "--publish", "here"]) == 1
-        assert len(published) == 1
-
-    def test_not_fit_to_be_published(self, calls, monkeypatch, capsys):
-        def publish(root, out):
-            raise ValueError("no block of the README is marked")
-
-        module = types.ModuleType("probgeo.paper.publish")
-        module.publish = publish
-        monkeypatch.setitem(sys.modules, "probgeo.paper.publish", module)
-        assert main(["reproduce", "--publish", "here"]) == 2
-        said = capsys.readouterr().err
-        assert said == "probgeo reproduce: error: no block of the README is marked\n"
-
     def test_interrupted(self, monkeypatch, capsys):
         def stop(*arguments, **options):
             raise KeyboardInterrupt

@@ -35,11 +35,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="processes at a time; default: two if quick, else one, since run times are measured",
     )
-    paper.add_argument(
-        "--publish",
-        metavar="ROOT",
-        help="also write README, docs and pictures of this repository from the results",
-    )
 
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument(

@@ -6,12 +6,12 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import publish as publishing
 import pytest
+from publish import paper_page, publish, write_page
 
-from probgeo.paper import publish as publishing
 from probgeo.paper import run
 from probgeo.paper.experiment import Settings
-from probgeo.paper.publish import paper_page, publish, write_page
 from probgeo.paper.report import kind_of_run, write_report
 from probgeo.paper.run import EXPERIMENTS
 from tests.paper import synthetic
@@ -272,7 +272,7 @@ class TestPage:
 
 def test_the_published_page_follows_from_its_results():
     records = json.loads((ROOT / publishing.RESULTS).read_text(encoding="utf-8"))
-    again = "it does not follow from docs/paper_results.json: run probgeo.paper.publish.write_page"
+    again = "it does not follow from docs/paper_results.json: run python benchmarks/publish.py"
     assert (ROOT / publishing.PAGE).read_text(encoding="utf-8") == paper_page(records), again
     for file in (file for record in records.values() for file in record["files"]):
         assert (ROOT / publishing.PICTURES / file).exists()
