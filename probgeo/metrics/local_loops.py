@@ -24,14 +24,11 @@ ONE_THREAD = 2**18
 
 
 @loop
-def those_that_count(w: np.ndarray, active: np.ndarray) -> int:
-    """From logarithms (K,) the weights that count, first in w; how many, and which: `active`.
+def those_that_count(w: np.ndarray, best: float, active: np.ndarray) -> tuple[int, float]:
+    """How many of the weights with logarithms w (K,) count next to the largest, and their sum.
 
-    None if there is no largest one.
+    They are then the first in w, not yet normalised, and `active` says which they are.
     """
-    best = -np.inf
-    for k in range(len(w)):
-        best = max(best, w[k])
     count = 0
     total = 0.0
     for k in range(len(w)):
@@ -41,9 +38,7 @@ def those_that_count(w: np.ndarray, active: np.ndarray) -> int:
             total += w[count]
             active[count] = k
             count += 1
-    for a in range(count):
-        w[a] /= total
-    return count
+    return count, total
 
 
 @loop
@@ -85,10 +80,14 @@ def local_terms(
                     m += 1
                 e += s * (x[n, i] - columns[i, k])
             w[k] = -rho * e
-        A = those_that_count(w, active)
+        best = -np.inf
+        for k in range(K):
+            best = max(best, w[k])
+        A, total = those_that_count(w, best, active)
         qbar = 0.0 if A > 0 else np.nan
         for a in range(A):
             k = active[a]
+            w[a] /= total
             q[a] = 0.0
             for i in range(D):
                 s = 0.0
@@ -163,7 +162,7 @@ def local_terms_by_blocks(
     K, D = centers.shape
     Mx, Mv = np.empty((K, rows, D)), np.empty((K, rows, D))
     W, Q, rise = np.empty((rows, K)), np.empty((rows, K)), np.empty((rows, K))
-    w, active = np.empty(K), np.empty(K, np.int64)
+    active = np.empty(K, np.int64)
     own = np.empty((K, D, D))
     offsets, mean = np.empty((rows, D)), np.empty(D)
     c, wc, rc, p = np.empty((K, D)), np.empty((K, D)), np.empty((K, D)), np.empty((K, D))
@@ -181,19 +180,26 @@ def local_terms_by_blocks(
                     e += offsets[r, i] * Mx[k, r, i]
                 W[r, k] = -0.5 * rho * e
         for r in range(R):
-            w[:] = W[r]
-            A = those_that_count(w, active)
-            W[r] = 0.0 if A > 0 else np.nan
-            for a in range(A):
-                W[r, active[a]] = w[a]
+            best = -np.inf
+            for k in range(K):
+                best = max(best, W[r, k])
+            total = 0.0
+            for k in range(K):
+                e = W[r, k] - best
+                W[r, k] = np.exp(e) if e > NEGLIGIBLE else 0.0
+                total += W[r, k]
+            for k in range(K):
+                W[r, k] /= total  # 0 / 0 where x is not finite
         U = 0
         for k in range(K):
             for r in range(R):
                 if W[r, k] != 0.0:
                     # from here on only those that are used, numbered anew
                     np.dot(v[start : start + R], tensors[k], Mv[U, :R])
-                    W[:R, U] = W[:R, k]
-                    Mx[U, :R] = Mx[k, :R]
+                    for m in range(R):
+                        W[m, U] = W[m, k]
+                        for i in range(D):
+                            Mx[U, m, i] = Mx[k, m, i]
                     if level >= FORCE:
                         own[U] = tensors[k]
                     U += 1
@@ -250,7 +256,9 @@ def local_terms_by_blocks(
                 np.dot(wc[:A].T, p[:A], second[2, n])
                 if A > 1:
                     np.dot(rc[:A].T, c[:A], outer)
-                    second[1, n] += outer
+                    for i in range(D):
+                        for j in range(D):
+                            second[1, n, i, j] += outer[i, j]
 
 
 @loop
@@ -270,23 +278,32 @@ def local_terms_diagonal(
     w, q, active = np.empty(K), np.empty(K), np.empty(K, np.int64)
     c, p, mean = np.empty((K, D)), np.empty((K, D)), np.empty(D)
     for n in range(x.shape[0]):
+        best = -np.inf
         for k in range(K):
             e = 0.0
             for i in range(D):
                 e += diagonals[k, i] * (x[n, i] - centers[k, i]) ** 2
             w[k] = -0.5 * rho * e
-        A = those_that_count(w, active)
+            best = max(best, w[k])
+        A, total = those_that_count(w, best, active)
         qbar = 0.0 if A > 0 else np.nan
         for a in range(A):
+            k = active[a]
+            w[a] /= total
             q[a] = 0.0
             for i in range(D):
-                p[a, i] = diagonals[active[a], i] * v[n, i]
+                p[a, i] = diagonals[k, i] * v[n, i]
                 q[a] += p[a, i] * v[n, i]
             qbar += w[a] * q[a]
         energy[n] = 0.5 * qbar
         if level == ENERGY:
             continue
-        first[:, n], second[:, n], mean[:] = 0.0 * qbar, 0.0 * qbar, 0.0
+        for i in range(D):
+            first[0, n, i], first[1, n, i], mean[i] = 0.0 * qbar, 0.0 * qbar, 0.0
+        if level >= FORCE:
+            second[0, n] = 0.0 * qbar
+        if level == SECOND:
+            second[1, n], second[2, n] = 0.0 * qbar, 0.0 * qbar
         for a in range(A):
             k = active[a]
             for i in range(D):
@@ -339,6 +356,7 @@ def local_force_jacobians(
     c, p, Ma = np.empty((K, D)), np.empty((K, D)), np.empty((K, D))
     mean, turn = np.empty(D), np.empty(D)
     for n in range(x.shape[0]):
+        best = -np.inf
         for k in range(K):
             e = 0.0
             for i in range(D):
@@ -348,7 +366,8 @@ def local_force_jacobians(
                 e += s * (x[n, i] - centers[k, i])
                 c[k, i] = -rho * s
             w[k] = -0.5 * rho * e
-        A = those_that_count(w, active)
+            best = max(best, w[k])
+        A, total = those_that_count(w, best, active)
         J[n] = 0.0 if A > 0 else np.nan
         qbar = 0.0
         mean[:] = 0.0
@@ -356,6 +375,7 @@ def local_force_jacobians(
         for a in range(A):
             k = active[a]
             c[a] = c[k]
+            w[a] /= total
             q[a] = 0.0
             for i in range(D):
                 p[a, i], Ma[a, i] = 0.0, 0.0

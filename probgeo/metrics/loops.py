@@ -1,12 +1,12 @@
 """Compiled loops of the metrics: rows (n, D) in, numbers for every row out.
 
 `level` says how much of the energy L = v' M(x) v / 2 a loop writes, to `energy` (n,), `first`
-(2, n, D) and `second` (up to 3, n, D, D):
+(2, n, D) and `second` (3, n, D, D):
 
     ENERGY   L
     FIRST    and its gradients by x and by v
     FORCE    L, in the place of the gradient by x the force M c'' = dL/dx - (d^2 L / dv dx) v, M v,
-             and M as the only one of the blocks
+             and M alone of the blocks
     SECOND   all first and second derivatives: vv = M, xx, xv
 """
 
@@ -38,13 +38,11 @@ class EnergyTerms(NamedTuple):
 def filled(loop: Callable, arguments: tuple, level: int) -> EnergyTerms:
     """What a loop writes for its arguments, which begin with rows (n, D)."""
     n, D = arguments[0].shape
-    blocks = (0, 0, 1, 3)[level]
-    energy, second = np.empty(n), np.empty((blocks, n, D, D))
-    first = np.empty((2, n if level > ENERGY else 0, D))
+    energy, first = np.empty(n), np.empty((2, n if level > ENERGY else 0, D))
+    second = np.empty((3, n if level >= FORCE else 0, D, D))
     loop(*arguments, level, energy, first, second)
-    none = np.empty((0, D, D))
-    vv, xx, xv = (*second, none, none, none)[:3]
-    return EnergyTerms(energy, first[0], first[1], xx, xv, vv)
+    xx, xv = second[1:] if level == SECOND else second[1:, :0]
+    return EnergyTerms(energy, first[0], first[1], xx, xv, second[0])
 
 
 @loop
