@@ -27,17 +27,13 @@ import numpy as np
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
 from probgeo.metrics import Metric
+from probgeo.stats.estimator import DEVIATIONS
 
 ROUGH = 1e-2  # relative tolerance of the first geodesics,
-FINEST = 1e-9  # of the last ones,
-GAIN = 0.25  # and how much smaller it gets at a time, at least
+FINEST = 1e-9  # and of the last ones
 HALVINGS = 8
-SUFFICIENT = 1e-4  # part of the decrease a step promises that it has to keep
-LEAST_CURVATURE = 1e-6  # of the Hessian, over its largest, that Newton's method is trusted with
-SLACK = 1e-12  # relative increase that is put down to round-off,
-DEVIATIONS = 3.0  # and standard deviations that are put down to the numerics
-ROUND_OFF = 1e-14  # relative to coordinates: no result is better than that
-COINCIDENT = 1e-9  # distance, over the typical one, of a point that the median has arrived at
+EPSILON = float(np.finfo(float).eps)
+HALF_OF_ALL_DIGITS = EPSILON**0.5
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class Descent:
         X: np.ndarray,
         w: np.ndarray,
         rule: CentreRule,
-        report: Callable[[Iterate], None] = lambda _: None,
+        report: Callable[[Iterate, int], None] = lambda *_: None,
     ) -> None:
         self.manifold, self.X, self.w, self.rule, self.report = manifold, X, w, rule, report
         adaptive = manifold.solver is None and not manifold.metric.is_flat
@@ -163,10 +159,10 @@ class Descent:
         while True:
             B = _newton_step(view)
             step, cov = B @ view.v, B @ view.noise @ B.T
-            line, left = self.note(view, step, cov), self.left_over(view)
-            cov = cov + left
-            precise = view.norm(cov) <= self.target
-            settled = line.step <= max(self.target, line.numerical)
+            line = self.note(view, step, cov)
+            # which way what is left over would go is not known
+            cov = cov + self.following(view) ** 2 * np.linalg.inv(view.tensor) / len(view.point)
+            precise, settled = view.norm(cov) <= self.target, self.settled
             if settled and not self.can_go(view, step):
                 return self.finished(view, cov)
             if settled and (precise or self.at_its_finest):
@@ -181,7 +177,8 @@ class Descent:
                 view = self.after(view, step)
                 continue
             # the last look at the data, as it seems: all geodesics should be the shortest
-            following = self.line_search(view, step, doubt=view.norm(left) <= self.target)
+            last_look = self.expected(view) <= len(self.history) + 1
+            following = self.line_search(view, step, doubt=last_look)
             if following is None:
                 return self.finished(view, cov)
             view = following
@@ -215,36 +212,46 @@ class Descent:
 
     def refine(self, line: Iterate) -> None:
         """A tolerance with which the numerical standard deviation should meet the target."""
-        wanted = 0.5 * self.target / line.numerical if line.numerical > 0 else 0.0
-        self.precision = max(FINEST, self.precision * min(GAIN, wanted))
+        self.precision = max(FINEST, self.precision * 0.5 * self.target / line.numerical)
 
     def note(self, view: View, step: np.ndarray, cov: np.ndarray) -> Iterate:
         """A new line of the history; `target` is how precise the result should be."""
         error = view.norm(_statistical(view, self.w, self.rule.power))
         line = Iterate(view.value, view.length(step), view.norm(cov), error, self.precision)
         self.history.append(line)
-        self.report(line)
         # weights that add up to one are one observation, as far from the mean as the data are
         known = error if np.isfinite(error) else view.spread
         self.target = max(
             self.rule.fraction * known,
             self.rule.tol * view.spread,
-            ROUND_OFF * view.length(view.point),
+            64 * EPSILON * view.length(view.point),
         )
+        self.report(line, self.expected(view))
         return line
 
-    def left_over(self, view: View) -> np.ndarray:
-        """Covariance of how far mu is from the end of the iteration after the last step.
-
-        Steps of Newton square their length: the next one has C last^2. C is about 1 / spread of the
-        data, and about last / before^2. The geometric mean of both is within a factor of four
-        nearly always, each alone is not. Which way the step would go is not known.
-        """
-        last = self.history[-1].step
+    def steps(self, view: View) -> tuple[float, float]:
+        """Lengths of the step before the last one and of that; the first was within the data."""
         before = self.history[-2].step if len(self.history) > 1 else view.spread
-        by_scale, by_history = last / view.spread, (last / before) ** 2 if before > 0 else 0.0
-        following = last * min(1.0, np.sqrt(by_scale * by_history))
-        return following**2 * np.linalg.inv(view.tensor) / len(view.point)
+        return before, self.history[-1].step
+
+    def following(self, view: View) -> float:
+        """How far mu is from the end of the iteration after the last step."""
+        return _next_length(*self.steps(view), view.spread)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last step is so short that it need not be seen where it leads."""
+        return self.history[-1].step <= max(self.target, self.history[-1].numerical)
+
+    def expected(self, view: View) -> int:
+        """Iterations until it has settled, those of the past included."""
+        if self.rule.alpha is not None:
+            return self.rule.max_iter
+        count, (before, last) = len(self.history), self.steps(view)
+        while count < self.rule.max_iter and last > self.target:
+            before, last = last, _next_length(before, last, view.spread)
+            count += 1
+        return count
 
     def line_search(self, view: View, step: np.ndarray, doubt: bool) -> View | None:
         slope = float(view.v @ view.tensor @ step)
@@ -252,8 +259,8 @@ class Descent:
             if not self.can_go(view, size * step):
                 continue
             new = self.after(view, size * step, doubt)
-            slack = SLACK * view.value + DEVIATIONS * (view.value_std + new.value_std)
-            if new.value <= view.value - SUFFICIENT * size * slope + slack:  # false for NaN
+            slack = DEVIATIONS * (view.value_std + new.value_std) + 1e4 * EPSILON * view.value
+            if new.value <= view.value - 1e-4 * size * slope + slack:  # false for NaN
                 return new
         return None
 
@@ -261,7 +268,7 @@ class Descent:
         step, logs = self.history[-1].step, view.logs
         numerical, lost = view.norm(cov), int(np.sum(~logs.converged))
         problems = []
-        if not step <= max(self.target, self.history[-1].numerical):
+        if not self.settled:
             problems.append(f"the last of {len(self.history)} steps was {step:.2g} long")
         if not numerical <= self.target:
             problems.append(
@@ -307,9 +314,20 @@ def _pulls(length: np.ndarray, shares: np.ndarray, power: float) -> tuple[np.nda
     A point that is met pulls in no direction: g_i is zero, unless p = 2, where it does not matter.
     """
     typical = np.sqrt(np.sum(shares * length**2))
-    met = length <= COINCIDENT * typical
+    met = length <= HALF_OF_ALL_DIGITS * typical
     d = np.where(met, 1.0, length)
     return d, np.where(met & (power < 2.0), 0.0, shares * d ** (power - 2.0))
+
+
+def _next_length(before: float, last: float, spread: float) -> float:
+    """Of the step after two others, for data of some spread.
+
+    Steps of Newton square their length: the next one has C last^2. C is about 1 / spread, and about
+    last / before^2. The geometric mean of both is within a factor of four nearly always, each alone
+    is not.
+    """
+    by_scale, by_history = last / spread, (last / before) ** 2 if before > 0 else 0.0
+    return last * min(1.0, float(np.sqrt(by_scale * by_history)))
 
 
 def _newton_step(view: View) -> np.ndarray:
@@ -318,7 +336,7 @@ def _newton_step(view: View) -> np.ndarray:
     form = view.tensor @ view.hessian
     if np.isfinite(form).all():
         eigenvalues = np.linalg.eigvalsh(0.5 * (form + form.T))
-        if eigenvalues[0] > LEAST_CURVATURE * eigenvalues[-1]:
+        if eigenvalues[0] > HALF_OF_ALL_DIGITS * eigenvalues[-1]:
             return np.linalg.inv(view.hessian)
     rate = 1.0 / view.pull if view.pull > 0 else 0.0  # right in flat space; Weiszfeld's for p = 1
     return rate * np.eye(len(view.v))

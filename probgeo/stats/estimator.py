@@ -18,6 +18,8 @@ from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning
 if TYPE_CHECKING:
     import pandas
 
+DEVIATIONS = 2.0  # standard deviations within which the numerics cannot tell numbers apart
+
 
 class ManifoldEstimator(BaseEstimator):
     """The base: a parameter `manifold`, and `manifold_`, which the data are seen on.
@@ -98,18 +100,34 @@ def naming(argument: str) -> Iterator[None]:
         raise kind(f"{argument}: {error}") from error
 
 
-def merged(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def merged(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Different points, sorted, and their weights, so that neither order nor repetition matters.
 
-    Points of weight zero are left out: those that are kept are worth solving geodesics for.
+    Points of weight zero are left out: those that are kept are worth solving geodesics for. The
+    last array says which of them each of X is, -1 for none.
     """
-    used = weights > 0
+    used, which = weights > 0, np.full(len(X), -1)
     distinct, inverse = np.unique(X[used], axis=0, return_inverse=True)
-    return distinct, np.bincount(inverse.ravel(), weights=weights[used])
+    which[used] = inverse.ravel()
+    return distinct, np.bincount(which[used], weights=weights[used]), which
 
 
-def iterations_bar(name: str, verbose: int) -> Any:
-    """A bar that counts iterations, if that is wanted."""
-    from tqdm.auto import tqdm
+class IterationsBar:
+    """A bar that counts iterations, if that is wanted, of as many as are expected by then."""
 
-    return tqdm(desc=name, unit=" iterations", disable=not verbose, leave=False)
+    def __init__(self, name: str, verbose: int) -> None:
+        from tqdm.auto import tqdm
+
+        self.bar = tqdm(desc=name, unit=" iterations", disable=not verbose, leave=False)
+
+    def __enter__(self) -> "IterationsBar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def update(self, expected: int | None = None, **shown: Any) -> None:
+        """One more; `expected` is how many it will be, and `shown` stands beside the bar."""
+        self.bar.total = expected
+        self.bar.set_postfix(shown, refresh=False)
+        self.bar.update()

@@ -10,10 +10,14 @@ from probgeo._checks import as_whole_number
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
-from probgeo.stats.estimator import ManifoldEstimator, as_random_state, iterations_bar, merged
+from probgeo.stats.estimator import (
+    DEVIATIONS,
+    IterationsBar,
+    ManifoldEstimator,
+    as_random_state,
+    merged,
+)
 from probgeo.stats.mean import FrechetMean
-
-DOUBTFUL = 2.0  # standard deviations of the difference of two distances
 
 
 class FromCentres(NamedTuple):
@@ -29,7 +33,7 @@ class FromCentres(NamedTuple):
     ) -> "FromCentres":
         """Distances from centres (K, D); `last` are the logarithms at centres nearby."""
         logs = [
-            logarithms(manifold, center, X, None if last is None else last[k])
+            logarithms(manifold, center, X, None if last is None else last[k], doubt=True)
             for k, center in enumerate(centers)
         ]
         length = np.stack([found.length for found in logs], axis=1)
@@ -37,6 +41,11 @@ class FromCentres(NamedTuple):
         known = np.isfinite(length)
         # to where there is no geodesic it is infinitely far
         return cls(np.where(known, length, np.inf), np.where(known, var, 0.0), logs)
+
+    def take(self, points: np.ndarray) -> "FromCentres":
+        """Of some of the points."""
+        logs = [found.take(points) for found in self.logs]
+        return FromCentres(self.length[points], self.var[points], logs)
 
     @property
     def lost(self) -> int:
@@ -51,7 +60,7 @@ class FromCentres(NamedTuple):
         order = np.argsort(self.length, axis=1)[:, :2]
         first, second = np.take_along_axis(self.length, order, 1).T
         var = np.take_along_axis(self.var, order, 1).sum(axis=1)
-        return second - first <= DOUBTFUL * np.sqrt(var)
+        return second - first <= DEVIATIONS * np.sqrt(var)
 
 
 class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
@@ -118,15 +127,16 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         as_whole_number("max_iter", self.max_iter, 1)
         manifold = self._fit_manifold(points, y)
         rng = as_random_state(self.random_state)
-        distinct, totals = merged(points, weights)
+        distinct, totals, which = merged(points, weights)
         runs = [
             self._run(manifold, distinct, totals, rng)
             for _ in range(as_whole_number("n_init", self.n_init, 1))
         ]
-        best = min(runs, key=lambda run: run["inertia_"].mean)
+        best, distances = min(runs, key=lambda run: run[0]["inertia_"].mean)
         for name, value in best.items():
             setattr(self, name, value)
-        distances = self._from_centres(points)
+        everyone = which.min() >= 0
+        distances = distances.take(which) if everyone else self._from_centres(points)
         self.labels_ = np.argmin(distances.length, axis=1)
         self.doubtful_ = distances.doubtful
         if not self.converged_:
@@ -151,15 +161,18 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
             self._warn(f"{found.lost} of {found.length.size} geodesics are flagged")
         return found
 
-    def _run(self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, rng: Any) -> dict:
+    def _run(
+        self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, rng: Any
+    ) -> tuple[dict[str, Any], FromCentres]:
+        """What is learned from one start, and all distances."""
         centers, distances = _spread_out(manifold, X, weights, self.n_clusters, rng)
         covs = np.zeros((*centers.shape, X.shape[1]))
         labels, message, n_iter, settled = np.full(len(X), -1), "", 0, False
-        with iterations_bar("GeodesicKMeans", self.verbose) as bar:
+        with IterationsBar("GeodesicKMeans", self.verbose) as bar:
             while not settled and n_iter < self.max_iter:
                 n_iter += 1
-                bar.update()
                 new = np.argmin(distances.length, axis=1)
+                bar.update(changed=int(np.sum(new != labels)))
                 settled = np.array_equal(new, labels)
                 labels = new
                 if not settled:
@@ -170,7 +183,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
             message = f"labels still changed in the last of {n_iter} iterations"
         nearest = distances.length[np.arange(len(X)), labels]
         var = distances.var[np.arange(len(X)), labels]
-        return {
+        learned = {
             "cluster_centers_": Gaussian.unchecked(centers, covs),
             "inertia_": ScalarGaussian.unchecked(
                 np.sum(weights * nearest**2), np.sum((2.0 * weights * nearest) ** 2 * var)
@@ -179,6 +192,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
             "converged_": not message,
             "message_": message or "converged",
         }
+        return learned, distances
 
     def _update(
         self,

@@ -1,5 +1,6 @@
 """Frechet means with error bars."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,9 +10,8 @@ from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs
 from probgeo.stats.descent import Centre, CentreRule, Descent, Iterate
-from probgeo.stats.estimator import ManifoldEstimator, as_random_state, iterations_bar, merged
+from probgeo.stats.estimator import IterationsBar, ManifoldEstimator, as_random_state, merged
 
-POWER = {"mean": 2.0, "median": 1.0}
 FEW = 64  # points that say where the centre of many is, to an eighth of their spread
 
 
@@ -50,7 +50,7 @@ class CentreEstimator(ManifoldEstimator):
         points = self._points(X, reset=True)
         weights = self._weights(sample_weight, points)
         manifold = self._fit_manifold(points, y)
-        distinct, totals = merged(points, weights)
+        distinct, totals, _ = merged(points, weights)
         centre = self.centre(manifold, distinct, totals)
         self._keep(centre, totals)
         if not centre.converged:
@@ -66,17 +66,22 @@ class CentreEstimator(ManifoldEstimator):
         """
         rule, best = self._rule(), None
         starts = _first_points(X, weights, self.init, self.n_init, self.random_state)
-        with iterations_bar(type(self).__name__, self.verbose) as bar:
+        with IterationsBar(type(self).__name__, self.verbose) as bar:
+            done = 0  # by earlier starts
 
-            def report(line: Iterate) -> None:
-                bar.set_postfix(step=f"{line.step:.1e}", numerical=f"{line.numerical:.1e}")
-                bar.update()
+            def report(line: Iterate, expected: int) -> None:
+                lengths = {"step": f"{line.step:.1e}", "numerical": f"{line.numerical:.1e}"}
+                bar.update(done + expected, **lengths)
 
             for start in starts:
                 if len(X) > 2 * FEW and self.init is None and rule.alpha is None:
-                    some = _sample(X, weights, FEW, self.random_state)
-                    start = Descent(manifold, some, np.ones(FEW), rule).run(start).point
+                    some, rough = (
+                        _sample(X, weights, self.random_state),
+                        replace(rule, fraction=1.0),
+                    )
+                    start = Descent(manifold, some, np.ones(FEW), rough).run(start).point
                 found = Descent(manifold, X, weights, rule, report).run(start, guess)
+                done += len(found.history)
                 if best is None or _is_better(found, best):
                     best = found
         assert best is not None
@@ -122,9 +127,9 @@ def _is_better(new: Centre, old: Centre) -> bool:
     return new.history[-1].value < old.history[-1].value
 
 
-def _sample(X: np.ndarray, weights: np.ndarray, count: int, seed: Any) -> np.ndarray:
+def _sample(X: np.ndarray, weights: np.ndarray, seed: Any) -> np.ndarray:
     """Some of the data, those of much weight more often, perhaps repeatedly."""
-    chosen = as_random_state(seed).choice(len(X), count, p=weights / weights.sum())
+    chosen = as_random_state(seed).choice(len(X), FEW, p=weights / weights.sum())
     return np.ascontiguousarray(X[np.sort(chosen)])
 
 
@@ -204,7 +209,7 @@ class FrechetMean(CentreEstimator):
     (True, 1.41)
     """
 
-    _power = POWER["mean"]
+    _power = 2.0
 
     @property
     def mean_(self) -> Gaussian:
@@ -223,7 +228,7 @@ class GeometricMedian(CentreEstimator):
     [1.0]
     """
 
-    _power = POWER["median"]
+    _power = 1.0
 
     @property
     def median_(self) -> Gaussian:

@@ -11,9 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probgeo._checks import as_whole_number
 from probgeo.gaussian import ScalarGaussian
-from probgeo.stats.estimator import ManifoldEstimator
-
-DOUBTFUL = 2.0  # standard deviations of the difference of two distances
+from probgeo.stats.estimator import DEVIATIONS, ManifoldEstimator
 
 
 class NeighborsEstimator(ManifoldEstimator):
@@ -81,7 +79,7 @@ class NeighborsEstimator(ManifoldEstimator):
         border = order[:, self.n_neighbors - 1 : self.n_neighbors + 1]
         last, first_out = np.take_along_axis(found.mean, border, 1).T
         var = np.take_along_axis(found.cov, border, 1).sum(axis=1)
-        return ~(first_out - last > DOUBTFUL * np.sqrt(var))
+        return ~(first_out - last > DEVIATIONS * np.sqrt(var))
 
     def predict(self, X: Any) -> np.ndarray:
         """Targets (n,) or (n, T) of X (n, D)."""

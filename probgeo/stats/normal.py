@@ -8,12 +8,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
+from probgeo.stats.descent import HALF_OF_ALL_DIGITS
 from probgeo.stats.mean import FrechetMean
 from probgeo.stats.tangent import AtTheMean
 
 MOST_ROUNDS = 50  # of the fixed point; a handful is usual
-SETTLED = 1e-6  # relative change of the covariance at which it ends
-PROPOSED = 4  # points for each one that is drawn
 
 
 class Draws(NamedTuple):
@@ -144,15 +143,16 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         """Mean log density of X (n, D)."""
         return float(np.mean(self.score_samples(X)))
 
-    def sample(self, n: int = 1, seed: int = 0) -> np.ndarray:
+    def sample(self, n: int = 1, seed: int = 0, *, proposals: int = 4) -> np.ndarray:
         """`n` points (n, D), the same for the same seed.
 
-        Of several times as many from the tangent space, some are kept, by their volume.
+        Of `proposals` times as many from the tangent space, some are kept, by their volume.
         """
         check_is_fitted(self)
         count = as_whole_number("n", n, 1)
+        proposed = count * as_whole_number("proposals", proposals, 1)
         D = len(self.covariance_)
-        draws = self._draws(self.covariance_, max(PROPOSED * count, 2 * D + 2), seed)
+        draws = self._draws(self.covariance_, max(proposed, 2 * D + 2), seed)
         chance = draws.volume / draws.volume.sum()
         rng = np.random.default_rng([seed, 1])
         few = np.count_nonzero(chance) < count
@@ -194,10 +194,10 @@ class NormalOnManifold(DensityMixin, AtTheMean):
             if not np.isfinite(change):
                 break
             C = 0.5 * (following + following.T)
-            if change <= SETTLED:
+            if change <= HALF_OF_ALL_DIGITS:
                 break
         self.covariance_ = C
-        return bool(change <= SETTLED)
+        return bool(change <= HALF_OF_ALL_DIGITS)
 
     def _constant(self, draws: Draws, moments: np.ndarray) -> ScalarGaussian:
         """log C = log of the mean volume over N(0, covariance), and of that normal's constant."""

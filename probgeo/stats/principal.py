@@ -11,10 +11,9 @@ from probgeo.gaussian import Gaussian
 from probgeo.metrics import Metric
 from probgeo.ode.curve import Curve
 from probgeo.stats.eigen import Moments, eigenvectors, sampled_eigenvectors
+from probgeo.stats.estimator import DEVIATIONS
 from probgeo.stats.mean import FrechetMean
 from probgeo.stats.tangent import AtTheMean
-
-TIED = 2.0  # standard deviations of the entry that mixes two directions, over their gap
 
 
 class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean):
@@ -201,6 +200,6 @@ def _tied(values: np.ndarray, gap_std: np.ndarray, count: int) -> np.ndarray:
     """Whether the gap to the next eigenvalue is no larger than what the numerics may do to it."""
     following = np.append(values[1:], -np.inf)[:count]
     round_off = 1e-10 * max(values[0], 0.0)
-    tied = values[:count] - following <= TIED * gap_std + round_off
+    tied = values[:count] - following <= DEVIATIONS * gap_std + round_off
     # the last of a pair is as undetermined as the first
     return tied | np.concatenate([[False], tied[:-1]])

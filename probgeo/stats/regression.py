@@ -16,11 +16,9 @@ from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
 from probgeo.ode.curve import Curve
-from probgeo.stats.estimator import ManifoldEstimator, iterations_bar
+from probgeo.stats.descent import HALVINGS
+from probgeo.stats.estimator import IterationsBar, ManifoldEstimator
 from probgeo.stats.mean import FrechetMean
-
-HALVINGS = 8
-PRECISION = 1e-8  # of the curve that is fitted
 
 
 class Fitted(NamedTuple):
@@ -45,7 +43,7 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
     max_iter : int
     tol : float
         Length of a step, over the root mean square distance of the data from their mean, that is
-        not worth another one.
+        not worth another one. The curve itself is a thousand times as precise.
     verbose : int
 
     Attributes
@@ -98,22 +96,21 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         mean = FrechetMean().centre(manifold, points[used], weights[used])
         around = mean.logs.length**2 @ shares[used]
         slopes = shares[used] * times[used] / (shares @ times**2)
-        current = _first_fit(
-            manifold, mean.point, slopes @ mean.logs.vectors, times, points, shares
-        )
-        tolerance = float(as_positive("tol", self.tol)) * np.sqrt(around)
+        problem = Problem(manifold, self._precise, times, points, shares)
+        current = problem.first_fit(mean.point, slopes @ mean.logs.vectors)
+        tolerance, before = self.tol * np.sqrt(around), np.inf
         message = f"the last of {self.max_iter} steps was longer than `tol` allows"
         n_iter = 0
-        with iterations_bar("GeodesicRegression", self.verbose) as bar:
+        with IterationsBar("GeodesicRegression", self.verbose) as bar:
             while n_iter < as_whole_number("max_iter", self.max_iter, 1):
                 n_iter += 1
-                bar.update()
                 step = _gauss_newton(current, shares)
-                length = np.sqrt(np.sum(shares * np.sum(_moved(current, step) ** 2, axis=1)))
+                length = np.sqrt(np.sum(shares * np.sum((_design(current) @ step) ** 2, axis=1)))
+                bar.update(_expected(n_iter, before, length, tolerance), step=f"{length:.1e}")
                 if length <= tolerance:
                     message = ""
                     break
-                following = _line_search(manifold, current, step, times, points, shares)
+                following, before = problem.line_search(current, step), length
                 if following is None:
                     message = f"no step from one of length {length:.2g} on brings the curve closer"
                     break
@@ -132,7 +129,7 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         check_is_fitted(self)
         t = validate_data(self, _column(X), reset=False, dtype=np.float64)[:, 0]
         p, v = self.intercept_.mean, self.coef_.mean
-        points, _ = _along(self.manifold_, p, v, t - self.t_mean_)
+        points, _ = _along(self._precise, p, v, t - self.t_mean_)
         return points[:, 0] if self._flat_output else points
 
     def geodesic(self, t: float) -> Curve:
@@ -141,6 +138,12 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         reach = float(t) - self.t_mean_
         velocity = Gaussian.unchecked(reach * self.coef_.mean, reach**2 * self.coef_.cov)
         return self.manifold_.shoot(self.intercept_, velocity)
+
+    @property
+    def _precise(self) -> Manifold:
+        """On which the curve is found."""
+        tol = float(as_positive("tol", self.tol))
+        return Manifold(self.manifold_.metric).with_precision(1e-3 * tol)
 
     def _keep(self, found: Fitted, shares: np.ndarray, weights: np.ndarray, around: float) -> None:
         design = _design(found)
@@ -178,39 +181,49 @@ def _column(X: Any) -> Any:
     return np.asarray(X)[:, None] if np.ndim(X) == 1 else X
 
 
-def _fitted(
-    manifold: Manifold,
-    p: np.ndarray,
-    v: np.ndarray,
-    times: np.ndarray,
-    points: np.ndarray,
-    shares: np.ndarray,
-    guess: Logs | None = None,
-) -> Fitted | None:
-    """The curve with point p and velocity v, if there is one."""
-    curve, turns = _along(manifold, p, v, times)
-    if not np.isfinite(curve).all():
+class Problem(NamedTuple):
+    """What a curve is fitted to: points (P, D) at times (P,), which count by shares (P,)."""
+
+    manifold: Manifold
+    precise: Manifold  # for the curve
+    times: np.ndarray
+    points: np.ndarray
+    shares: np.ndarray
+
+    def fitted(self, p: np.ndarray, v: np.ndarray, guess: Logs | None = None) -> Fitted | None:
+        """The curve with point p and velocity v, if there is one."""
+        curve, turns = _along(self.precise, p, v, self.times)
+        if not np.isfinite(curve).all():
+            return None
+        logs = logarithms(self.manifold, curve, self.points, guess)
+        roots = np.linalg.cholesky(self.manifold.metric.tensors_at(curve))
+        return Fitted(p, v, logs, turns, roots, float(self.shares @ logs.length**2))
+
+    def first_fit(self, p: np.ndarray, v: np.ndarray) -> Fitted:
+        """The same, or a slower curve that stays where there is a metric."""
+        for size in 0.5 ** np.arange(HALVINGS):
+            found = self.fitted(p, size * v)
+            if found is not None:
+                return found
+        raise ValueError("no geodesic from the mean of y reaches as far as X does")
+
+    def line_search(self, found: Fitted, step: np.ndarray) -> Fitted | None:
+        D = len(found.p)
+        for size in 0.5 ** np.arange(HALVINGS):
+            p, v = found.p + size * step[:D], found.v + size * step[D:]
+            new = self.fitted(p, v, found.logs)
+            if new is not None and new.value < found.value:
+                return new
         return None
-    logs = logarithms(manifold, curve, points, guess)
-    roots = np.linalg.cholesky(manifold.metric.tensors_at(curve))
-    return Fitted(p, v, logs, turns, roots, float(shares @ logs.length**2))
 
 
-def _first_fit(
-    manifold: Manifold,
-    p: np.ndarray,
-    v: np.ndarray,
-    times: np.ndarray,
-    points: np.ndarray,
-    shares: np.ndarray,
-) -> Fitted:
-    """The curve with point p and velocity v, or a slower one that stays where there is a metric."""
-    for _ in range(HALVINGS):
-        found = _fitted(manifold, p, v, times, points, shares)
-        if found is not None:
-            return found
-        v = 0.5 * v
-    raise ValueError("no geodesic from the mean of y reaches as far as X does")
+def _expected(count: int, before: float, length: float, tolerance: float) -> int | None:
+    """Iterations until steps are short enough if each is shorter by as much as the last one."""
+    if length <= tolerance:
+        return count
+    if not length < before < np.inf:
+        return None
+    return count + int(np.ceil(np.log(length / tolerance) / np.log(before / length)))
 
 
 def _design(found: Fitted) -> np.ndarray:
@@ -225,37 +238,13 @@ def _gauss_newton(found: Fitted, shares: np.ndarray) -> np.ndarray:
     return np.linalg.lstsq(rows, (scale[:, None] * wanted).ravel(), rcond=None)[0]
 
 
-def _moved(found: Fitted, step: np.ndarray) -> np.ndarray:
-    """How far the curve moves at all t_i, in orthonormal coordinates."""
-    return _design(found) @ step
-
-
-def _line_search(
-    manifold: Manifold,
-    found: Fitted,
-    step: np.ndarray,
-    times: np.ndarray,
-    points: np.ndarray,
-    shares: np.ndarray,
-) -> Fitted | None:
-    D, size = len(found.p), 1.0
-    for _ in range(HALVINGS):
-        p, v = found.p + size * step[:D], found.v + size * step[D:]
-        new = _fitted(manifold, p, v, times, points, shares, found.logs)
-        if new is not None and new.value < found.value:
-            return new
-        size *= 0.5
-    return None
-
-
 def _along(
-    manifold: Manifold, p: np.ndarray, v: np.ndarray, times: np.ndarray
+    precise: Manifold, p: np.ndarray, v: np.ndarray, times: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """exp_p(t v) at all times, (P, D), and its derivatives by (p, v), (P, D, 2 D)."""
     D = len(p)
     points = np.tile(p, (len(times), 1))
     turns = np.tile(np.eye(D, 2 * D), (len(times), 1, 1))
-    precise = Manifold(manifold.metric).with_precision(PRECISION)
     # how a curve moves with uncertain p and v is how it depends on them
     start = Gaussian.unchecked(p, np.eye(D))
     for sign in (1.0, -1.0):
