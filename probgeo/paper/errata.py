@@ -15,10 +15,9 @@ import numpy as np
 
 from probgeo import data, metrics, plot
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, length_of
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
+from probgeo.paper.experiment import TIMES, Claim, Outcome, Progress, Settings
 
 TOLERANCE = 1e-4
-TIMES = np.linspace(0.0, 1.0, 101)
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:

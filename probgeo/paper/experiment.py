@@ -1,17 +1,23 @@
 """What an experiment is given, and what it hands back."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from probgeo import plot
 
 T = TypeVar("T")
 Verdict = Literal["agrees", "partly", "disagrees", "not tested"]
 
 SCIPY = "#e69f00"  # colour of the classical solver
+TIMES = np.linspace(0.0, 1.0, 101)  # at which curves are drawn and compared
 
 # one column of a page is 3.4 inches wide, the page 7
 STYLE: Any = {
@@ -86,3 +92,26 @@ class Outcome:
     settings: dict[str, Any]
     claims: list[Claim] = field(default_factory=list)
     movies: dict[str, Callable[[Path], None]] = field(default_factory=dict)
+
+
+def cpu_seconds(function: Callable, *args: Any) -> float:
+    """What a call costs, all threads together."""
+    start = time.process_time()
+    function(*args)
+    return time.process_time() - start
+
+
+def draw_classical(ax: Axes, solutions: Iterable[Any]) -> None:
+    """Curves of SciPy's, above ours."""
+    for solution in solutions:
+        ax.plot(*solution.sol(TIMES)[:2], "--", color=SCIPY, linewidth=1.2, zorder=4)
+
+
+def explain_curves(ax: Axes, where: Any) -> None:
+    """A legend of means, samples and SciPy."""
+    lines: dict[str, Any] = {"mean": "-", "samples": "-", "SciPy": "--"}
+    handles = [
+        plt.Line2D([], [], linestyle=style, color=plot.COLOURS.get(name, SCIPY), label=name)
+        for name, style in lines.items()
+    ]
+    ax.legend(handles=handles, loc=where, frameon=False)

@@ -12,7 +12,15 @@ import numpy as np
 from probgeo import Gaussian, Geodesic, Manifold, data, metrics, plot, solvers
 from probgeo.ode import kernels
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, length_of
-from probgeo.paper.experiment import SCIPY, Claim, Outcome, Progress, Settings
+from probgeo.paper.experiment import (
+    TIMES,
+    Claim,
+    Outcome,
+    Progress,
+    Settings,
+    draw_classical,
+    explain_curves,
+)
 
 # ends of the curves; the last of them is uncertain
 FROM = np.array([[-0.9, 0.3], [0.3, -0.1], [1.3, -0.45], [-0.5, 0.8], [0.75, 0.75]])
@@ -20,7 +28,6 @@ TO = np.array([[-0.3, 0.95], [0.95, -0.5], [1.95, 0.3], [1.0, 0.1], [1.9, 0.9]])
 SPREAD = np.array([[0.02, 0.008], [0.008, 0.01]])
 SAMPLES = 30
 TOLERANCE = 1e-3
-TIMES = np.linspace(0.0, 1.0, 101)
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:
@@ -44,14 +51,10 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     for ax, (name, curves) in zip(axes, solved.items(), strict=True):
         plot.geodesics(curves, ax, data=X, n_samples=SAMPLES, seed=settings.seed)
         plot.ellipse(Gaussian(TO[4], SPREAD), ax)
-        for found in np.array(classical, dtype=object)[fine]:
-            ax.plot(*found.sol(TIMES)[:2], "--", color=SCIPY, linewidth=1.2, zorder=4)
+        draw_classical(ax, np.array(classical, dtype=object)[fine])
         ax.set(title=name, xlabel="$x_1$", aspect="equal", xlim=(-1.5, 2.5), ylim=(-1.0, 1.5))
     axes[0].set_ylabel("$x_2$")
-    axes[1].plot([], [], color=plot.COLOURS["mean"], label="mean")
-    axes[1].plot([], [], color=plot.COLOURS["samples"], label="samples")
-    axes[1].plot([], [], "--", color=SCIPY, label="SciPy")
-    axes[1].legend(loc="lower left", frameon=False)
+    explain_curves(axes[1], "lower left")
 
     numbers = {
         name: {

@@ -3,19 +3,17 @@
 CPU milliseconds of geodesics of Fig. 3, solved one at a time. Above: our solver against SciPy's
 solve_bvp; the colour is the length of the curve. Below: how many times faster we are, by length.
 The dashed line is what one geodesic takes us if all are solved in one batch. Our times include the
-posterior over curve and length.
+posterior over curve and length. An order of magnitude is here a factor of at least five; the run
+time is almost unaffected by the length if nineteen of twenty curves take at most twice as long as
+the median, and less of it than with SciPy.
 """
-
-import time
-from collections.abc import Callable
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from probgeo import Manifold
 from probgeo.paper.classical import by_solve_bvp
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
+from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, cpu_seconds
 from probgeo.paper.ones import SETTINGS, Ones, geodesics_from_mean, ones
 
 TOLERANCE = 1e-3
@@ -24,12 +22,12 @@ TOLERANCE = 1e-3
 def run(settings: Settings, progress: Progress) -> Outcome:
     progress.say("geodesics in one batch")
     found = ones(settings)
-    count = min(settings.choose(300, 30, 3), len(found.X))
-    ends, plain = found.X[:count], found.plain
+    count = settings.choose(150, 30, 3)
+    ends, plain = found.ends[:count], found.plain
     batched, alone = _our_seconds(found, ends, progress)
     theirs = np.array(
         [
-            _seconds(by_solve_bvp, plain, found.mean, end, TOLERANCE)
+            cpu_seconds(by_solve_bvp, plain, found.mean, end, TOLERANCE)
             for end in progress.over(ends, "SciPy")
         ]
     )
@@ -57,7 +55,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "ratio_alone": float(theirs.mean() / alone[name].mean()),
             "ratio_in_batch": float(theirs.mean() / batched[name]),
             "correlation_with_length": float(np.corrcoef(lengths, alone[name])[0, 1]),
-            "slowest_over_median": float(alone[name].max() / np.median(alone[name])),
+            "slow_over_median": _slow(alone[name]),
         }
         for name in alone
     }
@@ -68,13 +66,13 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "scipy": {
                 "ms": 1e3 * float(theirs.mean()),
                 "correlation_with_length": float(np.corrcoef(lengths, theirs)[0, 1]),
-                "slowest_over_median": float(theirs.max() / np.median(theirs)),
+                "slow_over_median": _slow(theirs),
             },
             "timed": count,
-            "in_batch": len(found.X),
+            "in_batch": len(found.ends),
         },
         settings=SETTINGS | {"SciPy": f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised"},
-        claims=_claims(numbers, float(theirs.max() / np.median(theirs))),
+        claims=_claims(numbers, _slow(theirs)),
     )
 
 
@@ -82,12 +80,13 @@ def _our_seconds(found: Ones, ends: np.ndarray, progress: Progress) -> tuple[dic
     """For one geodesic of a batch, and for those to the ends, each alone; by the solver."""
     batched, alone = {}, {}
     for name, manifold in found.manifolds.items():
-        _solved(manifold, found.mean, found.X)  # loads what Numba has compiled
-        batched[name] = _seconds(_solved, manifold, found.mean, found.X) / len(found.X)
+        _solved(manifold, found.mean, ends)  # loads what Numba has compiled
+        seconds = cpu_seconds(_solved, manifold, found.mean, found.ends)
+        batched[name] = seconds / len(found.ends)
         _solved(manifold, found.mean, ends[0])
         alone[name] = np.array(
             [
-                _seconds(_solved, manifold, found.mean, end)
+                cpu_seconds(_solved, manifold, found.mean, end)
                 for end in progress.over(ends, f"{name} solver")
             ]
         )
@@ -98,10 +97,9 @@ def _solved(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> None:
     manifold.geodesic(a, b, progress=False)
 
 
-def _seconds(function: Callable, *args: Any) -> float:
-    start = time.process_time()
-    function(*args)
-    return time.process_time() - start
+def _slow(seconds: np.ndarray) -> float:
+    """What nineteen of twenty stay below, over the median."""
+    return float(np.quantile(seconds, 0.95) / np.median(seconds))
 
 
 def _claims(numbers: dict, their_spread: float) -> list[Claim]:
@@ -119,15 +117,18 @@ def _claims(numbers: dict, their_spread: float) -> list[Claim]:
         )
         for name, found in numbers.items()
     ]
-    spread = {name: found["slowest_over_median"] for name, found in numbers.items()}
-    paper, default = spread.values()
+    paper, default = (found["slow_over_median"] for found in numbers.values())
     return [
         *speed,
         Claim(
             "The cost of the probabilistic solver is almost unaffected by the length of the curve.",
-            f"slowest over median: paper's solver {paper:.1f}, default {default:.1f}, SciPy "
-            f"{their_spread:.1f}",
-            "agrees" if paper < their_spread else "disagrees",
+            "what nineteen of twenty stay below, over the median: paper's solver "
+            f"{paper:.1f}, default {default:.1f}, SciPy {their_spread:.1f}",
+            "agrees"
+            if max(paper, default) < min(2.0, their_spread)
+            else "partly"
+            if min(paper, default) < min(2.0, their_spread)
+            else "disagrees",
             "A curve that the paper's solver flags is tried again from other starts, and long ones "
             "are flagged more often; the default solver flags none here.",
         ),

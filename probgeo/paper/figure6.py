@@ -1,7 +1,10 @@
 """Fig. 6: the first principal geodesic of body shapes under a metric that knows about bellies.
 
 Bodies at the mean (centre) and three standard deviations of the data along the first principal
-geodesic each way, six samples of the posterior at each: from the front above, from the side below.
+geodesic each way, six samples of the posterior at each. Above the default solver, from the front;
+below, from the front and from the side, the paper's solver with five evaluations from the same mean
+and in the same direction, whose samples differ so much that it can be seen (by a centimetre of the
+belly, which is what the claim asks for).
 The metric comes from seven clusters of belly circumference, one diagonal LMNN metric each, so that
 the geodesic follows what changes with the belly. The plot on its own shows the circumference along
 the geodesic, with a band of two numerical standard deviations.
@@ -16,7 +19,7 @@ import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 
-from probgeo import Curve, PrincipalGeodesics, data, metrics, plot
+from probgeo import Curve, Manifold, PrincipalGeodesics, data, kernels, metrics, plot, solvers
 from probgeo.data import Bodies
 from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
 
@@ -30,7 +33,8 @@ TIMES = np.linspace(0.0, 1.0, 25)
 def run(settings: Settings, progress: Progress) -> Outcome:
     people = data.bodies()
     progress.say("learning seven metrics")
-    metric = metrics.from_lmnn(people.scores, people.belly, CLUSTERS)
+    known = settings.choose(len(people.scores), 300)  # what the metric is learned from
+    metric = metrics.from_lmnn(people.scores[:known], people.belly[:known], CLUSTERS)
     count = settings.choose(len(people.scores), 64, 12)
     X = people.scores[settings.rng.choice(len(people.scores), count, replace=False)]
     progress.say("mean and principal geodesic")
@@ -42,14 +46,15 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     sign = 1.0 if slope @ v > 0 else -1.0
     ways = [pga.geodesic(0, sign * way * REACH * spread) for way in (-1.0, 1.0)]
     belly = [_belly(way, slope, start) for way in ways]
-
-    places = {"$\\mu - 3\\sigma$": (ways[0], 1.0), "$\\mu$": (ways[1], 0.0)}
-    places["$\\mu + 3\\sigma$"] = (ways[1], 1.0)
+    sloppy = Manifold(metric, _sloppy_solver(people))
+    rough = [sloppy.shoot(pga.mean_, sign * way * REACH * spread * v) for way in (-1.0, 1.0)]
+    rough_belly = [_belly(way, slope, start) for way in rough]
+    seen = min(float(found["std"][-1]) for found in rough_belly)
     rise = belly[1]["mean"][-1] - belly[0]["mean"][-1]
     return Outcome(
         figures={
-            "fig6": _draw_bodies(people, places, settings.seed),
-            "fig6_belly": _draw_belly(people, belly),
+            "fig6": _draw_bodies(people, ways, rough, settings.seed),
+            "fig6_belly": _draw_belly(people, belly, rough_belly),
         },
         movies={"fig6_animated": _movie(people, ways, settings.choose(24, 8, 2))},
         numbers={
@@ -59,6 +64,8 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "explained_variance_ratio": float(pga.explained_variance_ratio_[0]),
             "belly_m_at_-3_0_3": _joined(belly)[[0, len(TIMES) - 1, -1]],
             "belly_std_m_at_-3_0_3": _joined(belly, "std")[[0, len(TIMES) - 1, -1]],
+            "rough_belly_m_at_-3_0_3": _joined(rough_belly)[[0, len(TIMES) - 1, -1]],
+            "rough_belly_std_m_at_-3_0_3": _joined(rough_belly, "std")[[0, len(TIMES) - 1, -1]],
             "monotone": bool(np.all(np.diff(_joined(belly)) > 0)),
             "belly_of_data_std_m": float(people.belly.std()),
             "converged": bool(pga.converged_),
@@ -67,7 +74,10 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         settings={
             "data": f"{count} of 1191 synthetic body shapes in 50 dimensions (they stand in for "
             "CAESAR and SCAPE, which are not free)",
-            "metric": f"{CLUSTERS} clusters of belly circumference, one diagonal LMNN metric each",
+            "metric": f"{CLUSTERS} clusters of belly circumference of {known} bodies, one diagonal "
+            "LMNN metric each",
+            "paper's solver": "squared exponential kernel, length scale 0.4, five evaluations, at "
+            "most 20 refinements",
             "belly": "linear regression of the circumference on the 50 coefficients",
         },
         claims=[
@@ -80,11 +90,13 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             ),
             Claim(
                 "The uncertainty of the principal geodesic can be seen in samples.",
-                f"numerical standard deviation of the belly at the ends: "
-                f"{1e3 * belly[0]['std'][-1]:.2g} and {1e3 * belly[1]['std'][-1]:.2g} mm",
-                "agrees" if belly[1]["std"][-1] > 1e-3 else "partly",
-                "With the default solver the samples are there, but too close to each other to be "
-                "seen in a picture of a body.",
+                "standard deviation of the belly at the ends: "
+                + " and ".join(f"{1e3 * found['std'][-1]:.2g}" for found in rough_belly)
+                + " mm with five evaluations of the paper's solver, "
+                + " and ".join(f"{1e3 * found['std'][-1]:.2g}" for found in belly)
+                + " mm with the default solver",
+                "agrees" if seen > 1e-2 else "disagrees",
+                "With the default solver they are too close to each other to be seen.",
             ),
         ],
     )
@@ -111,21 +123,31 @@ def _joined(belly: list[dict[str, np.ndarray]], key: str = "mean") -> np.ndarray
     return np.concatenate([belly[0][key][::-1], belly[1][key][1:]])
 
 
+def _sloppy_solver(people: Bodies) -> solvers.Dense:
+    kernel = kernels.SquaredExponential(0.4)
+    return solvers.Dense(kernel, 5, refinements=20, V="ends", S=np.cov(people.scores.T))
+
+
 # --- drawing ------------------------------------------------------------------------------------
 
 
-def _draw_bodies(people: Bodies, places: dict[str, tuple[Curve, float]], seed: int) -> Any:
-    figure, axes = plt.subplots(2, 3, figsize=(7.0, 2.5), height_ratios=(0.7, 1.2))
-    for column, (name, (way, time)) in zip(axes.T, places.items(), strict=True):
-        draws = way.sample(seed, SAMPLES, [time])[:, 0]
-        for ax, view in zip(column, ("front", "side"), strict=True):
-            for k, draw in enumerate(draws):
+def _draw_bodies(people: Bodies, ways: list[Curve], rough: list[Curve], seed: int) -> Any:
+    figure, axes = plt.subplots(3, 3, figsize=(7.0, 3.8), height_ratios=(0.7, 0.7, 1.2))
+    names = ("$\\mu - 3\\sigma$", "$\\mu$", "$\\mu + 3\\sigma$")
+    rows = (
+        ("default solver", ways, "front"),
+        ("five evaluations", rough, "front"),
+        ("five evaluations", rough, "side"),
+    )
+    for row, (solver, (down, up), view) in zip(axes, rows, strict=True):
+        for ax, way, time in zip(row, (down, up, up), (1.0, 0.0, 1.0), strict=True):
+            for k, draw in enumerate(way.sample(seed, SAMPLES, [time])[:, 0]):
                 shift = (k * APART[view], 0.0)
                 plot.mesh(people.vertices(draw), people.faces, ax, view=view, shift=shift)
             _bare(ax)
-        column[0].set_title(name)
-    axes[0, 0].set_ylabel("front")
-    axes[1, 0].set_ylabel("side")
+        row[0].set_ylabel(f"{solver},\n{view}")
+    for ax, name in zip(axes[0], names, strict=True):
+        ax.set_title(name)
     return figure
 
 
@@ -136,22 +158,17 @@ def _bare(ax: Axes) -> None:
     ax.spines[:].set_visible(False)
 
 
-def _draw_belly(people: Bodies, belly: list[dict[str, np.ndarray]]) -> Any:
-    figure, ax = plt.subplots(figsize=(3.4, 2.4))
-    sigma = REACH * np.concatenate([-TIMES[::-1], TIMES[1:]])
-    mean, std = _joined(belly), _joined(belly, "std")
-    ax.fill_between(
-        sigma,
-        100 * (mean - 2 * std),
-        100 * (mean + 2 * std),
-        color=plot.COLOURS["mean"],
-        alpha=0.25,
-        linewidth=0,
-        label="two numerical standard deviations",
-    )
-    ax.plot(sigma, 100 * mean, color=plot.COLOURS["mean"], label="along the geodesic")
+def _draw_belly(people: Bodies, belly: list, rough: list) -> Any:
+    figure, ax = plt.subplots(figsize=(3.4, 2.8))
     low, high = 100 * np.quantile(people.belly, [0.05, 0.95])
     ax.axhspan(low, high, color=plot.COLOURS["data"], alpha=0.3, linewidth=0, label="90 % of data")
+    sigma = REACH * np.concatenate([-TIMES[::-1], TIMES[1:]])
+    series = (("five evaluations", rough, "samples"), ("default solver", belly, "mean"))
+    for label, found, colour in series:
+        mean, std = 100 * _joined(found), 100 * _joined(found, "std")
+        band: Any = {"color": plot.COLOURS[colour], "alpha": 0.3, "linewidth": 0}
+        ax.fill_between(sigma, mean - 2 * std, mean + 2 * std, **band)
+        ax.plot(sigma, mean, color=plot.COLOURS[colour], label=label)
     ax.set(xlabel="standard deviations along the geodesic", ylabel="belly circumference, cm")
     ax.legend(frameon=False, loc="lower right")
     return figure
