@@ -20,7 +20,7 @@ from probgeo._checks import is_traced
 from probgeo._repr import described
 from probgeo.functions.in_numpy import derivative
 from probgeo.metrics.inputs import unwrapped
-from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_rows
+from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_vectors
 
 if TYPE_CHECKING:
     from probgeo.metrics.function import MetricFunction
@@ -117,7 +117,7 @@ class Metric(ABC):
         if is_traced(x, p):
             return jax_methods().solve(self, x, p)
         x, p, shape = as_rows(x, p)
-        return solve_rows(self.tensors_at(x), p[:, :, None].copy())[:, :, 0].reshape(shape)
+        return solve_vectors(self.tensors_at(x), p).reshape(shape)
 
     def energy(self, x: Any, v: Any) -> Any:
         """v' M(x) v, the squared speed of a curve at x with velocity v."""
@@ -184,7 +184,9 @@ class ClosedForm(Metric):
         return 0.5 * self.inner(x, v, v)
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return acceleration_of(self.energy_terms(x, v), v)
+        # M c'' = dL/dx - (d^2 L / dv dx) c', and v' xv = xv' v
+        terms = self.energy_terms(x, v)
+        return solve_vectors(terms.vv, terms.by_x - np.matmul(v[:, None, :], terms.xv)[:, 0])
 
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         by_x = derivative(lambda y: self.accelerations(y, v), x)
@@ -207,13 +209,7 @@ class ByLoop(ClosedForm):
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         forces = self._filled(x, v, FORCE)
-        return solve_rows(forces.vv, forces.by_x[:, :, None])[:, :, 0]
-
-
-def acceleration_of(terms: EnergyTerms, v: np.ndarray) -> np.ndarray:
-    """c'' (n, D) from the derivatives of the energy: M c'' = dL/dx - (d^2 L / dv dx) c'."""
-    force = terms.by_x - np.matmul(v[:, None, :], terms.xv)[:, 0]  # v' xv = xv' v
-    return solve_rows(terms.vv, np.ascontiguousarray(force)[:, :, None])[:, :, 0]
+        return solve_vectors(forces.vv, forces.by_x)
 
 
 def as_metric(metric: Any, dimension: int | None = None) -> Metric:

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from probgeo.functions.rows import AT_ONCE, in_blocks
 from probgeo.metrics.base import Metric, as_metric, check_dimension, is_function
-from probgeo.metrics.function import ASYMMETRY
-from probgeo.metrics.inputs import as_points, is_positive_definite
-
-AT_ONCE = 2**20  # numbers of tensors that are formed at a time
+from probgeo.metrics.inputs import as_points, asymmetry, is_positive_definite
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,8 @@ def check_metric(metric: Any, X: Any) -> MetricReport:
     if not is_function(made):
         check_dimension(made, points.shape[1])
     rows = max(1, AT_ONCE // points.shape[1] ** 2)
-    parts = [_look(made, points[k : k + rows]) for k in range(0, len(points), rows)]
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    condition, smallest, finite, symmetric, positive = columns
+    found = in_blocks(lambda x: _look(made, x), (points,), rows)
+    condition, smallest, finite, symmetric, positive = found
     return MetricReport(
         condition=condition,
         smallest_eigenvalue=smallest,
@@ -90,8 +87,7 @@ def _look(metric: Metric, x: np.ndarray) -> tuple[np.ndarray, ...]:
     tensors = metric._by_function.values(x) if is_function(metric) else metric.tensors_at(x)
     finite = np.isfinite(tensors).all(axis=(1, 2))
     usable = np.where(finite[:, None, None], tensors, np.eye(x.shape[1]))
-    gap = np.abs(usable - usable.swapaxes(1, 2)).max(axis=(1, 2))
-    symmetric = gap <= ASYMMETRY * np.abs(usable).max(axis=(1, 2))
+    _, symmetric = asymmetry(usable)
     eigenvalues = np.linalg.eigvalsh(0.5 * (usable + usable.swapaxes(1, 2)))
     positive = is_positive_definite(eigenvalues)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.metrics import loops
-from probgeo.metrics.base import ClosedForm, Metric, array_module, as_metric
+from probgeo.metrics.base import ClosedForm, Metric, array_module, as_metric, jax_methods
 from probgeo.metrics.flat import Flat
 from probgeo.metrics.inputs import as_function, unwrapped
 from probgeo.metrics.loops import EnergyTerms
@@ -105,8 +105,7 @@ class Conformal(Metric):
     def scale(self, x: Any) -> Any:
         """The positive factor (...,) at x (..., D)."""
         if array_module(x) is not np:
-            factor = unwrapped(self.factor)
-            return factor(x) if x.ndim == 1 else _vectorised(factor)(x)
+            return jax_methods().at_points(unwrapped(self.factor), x, result="")
         points = np.asarray(x, dtype=np.float64)
         rows = points.reshape(-1, points.shape[-1])
         return self._factor(rows).values(rows).reshape(points.shape[:-1])
@@ -153,7 +152,7 @@ class Conformal(Metric):
         g = ds / s[:, None]
         bend = Hs / s[:, None, None] - _outer(g, g)  # the Hessian of log scale
         B = self.base.tensors_at(x)
-        h = loops.solve_rows(B, g[:, :, None])[:, :, 0]
+        h = loops.solve_vectors(B, g)
         terms = self.base.energy_terms(x, v, second=False)
         # B h = g, so that B dh = dg - (dB) h
         change = np.ascontiguousarray(bend - self.base.energy_terms(x, h).xv.swapaxes(1, 2))
@@ -176,9 +175,3 @@ def _dot(u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 def _outer(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return u[:, :, None] * v[:, None, :]
-
-
-def _vectorised(function: Callable) -> Callable:
-    import jax.numpy as jnp
-
-    return jnp.vectorize(function, signature="(d)->()")

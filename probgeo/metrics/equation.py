@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import is_traced
-from probgeo.metrics.base import Metric, as_metric, as_rows, jax_methods
-from probgeo.metrics.loops import solve_rows
+from probgeo.metrics.base import array_module, as_metric, as_rows, jax_methods
+from probgeo.metrics.loops import solve_vectors
 
 
 def acceleration(metric: Any, x: Any, v: Any) -> Any:
@@ -41,7 +41,7 @@ def printed_acceleration(metric: Any, x: Any, v: Any) -> Any:
         return jax_methods().printed_acceleration(made, x, v)
     x, v, shape = as_rows(x, v)
     terms = made.energy_terms(x, v)
-    return solve_rows(terms.vv, -terms.by_x[:, :, None])[:, :, 0].reshape(shape)
+    return solve_vectors(terms.vv, -terms.by_x).reshape(shape)
 
 
 def christoffel(metric: Any, x: Any) -> Any:
@@ -55,17 +55,14 @@ def christoffel(metric: Any, x: Any) -> Any:
     >>> christoffel(half_plane, [0.0, 2.0])[1].tolist()
     [[0.5, 0.0], [0.0, -0.5]]
     """
-    made = as_metric(metric)
+    made, xp = as_metric(metric), array_module(x)
     if is_traced(x):
-        return jax_methods().christoffel(made, x)
-    slopes = _slopes(made, np.asarray(x, dtype=np.float64))
-    lowered = 0.5 * (np.moveaxis(slopes, 2, 1) + slopes - np.moveaxis(slopes, 2, 0))
-    M = made.tensors_at(np.array(x, dtype=np.float64)[None])[0]
-    return np.einsum("kl,lij->kij", np.linalg.inv(M), lowered) + 0.0
-
-
-def _slopes(metric: Metric, x: np.ndarray) -> np.ndarray:
-    """d M_ij / d x_k, [i, j, k]: M e_j is the gradient of the energy by v = e_j."""
-    D = len(x)
-    terms = metric.energy_terms(np.tile(x, (D, 1)), np.eye(D))
-    return terms.xv.transpose(2, 0, 1)  # xv[j, k, i] = d (M e_j)_i / d x_k
+        slopes, M = jax_methods().slopes(made, x), made(x)
+    else:
+        point = np.array(x, dtype=np.float64)[None]
+        D = point.shape[1]
+        # M e_j is the gradient of the energy by v = e_j: xv[j, k, i] = d (M e_j)_i / d x_k
+        slopes = made.energy_terms(np.repeat(point, D, axis=0), np.eye(D)).xv.transpose(2, 0, 1)
+        M = made.tensors_at(point)[0]
+    lowered = 0.5 * (xp.moveaxis(slopes, 2, 1) + slopes - xp.moveaxis(slopes, 2, 0))
+    return xp.einsum("kl,lij->kij", xp.linalg.inv(M), lowered) + 0.0

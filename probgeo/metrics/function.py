@@ -10,10 +10,8 @@ import numpy as np
 
 from probgeo.functions import NumpyFunction, RowFunction, TorchFunction, as_row_function
 from probgeo.metrics.base import Metric
-from probgeo.metrics.inputs import unwrapped
-from probgeo.metrics.loops import EnergyTerms, solve_rows
-
-ASYMMETRY = 1e-9  # largest difference of entries that is put down to round-off, relative
+from probgeo.metrics.inputs import asymmetry, unwrapped
+from probgeo.metrics.loops import EnergyTerms, solve_jacobians, solve_vectors
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -80,12 +78,12 @@ class MetricFunction:
 
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         a, M = self._accelerations(x, v)
-        return solve_jacobians(M, self._at(x).force_jacobians(x, v, a))
+        return solve_jacobians(M, self._at(x).force_jacobians(x, v, a).swapaxes(1, 2))
 
     def _accelerations(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         force, M = self._at(x).forces(x, v)
         self._symmetric(x, M)
-        return solve_rows(M, force[:, :, None])[:, :, 0], M
+        return solve_vectors(M, force), M
 
     def _at(self, x: np.ndarray) -> RowFunction:
         D = x.shape[1]
@@ -105,22 +103,14 @@ class MetricFunction:
         return as_row_function(of_rows, dimension, "metric", shape)
 
     def _symmetric(self, x: np.ndarray, M: np.ndarray) -> np.ndarray:
-        gaps = np.abs(M - M.swapaxes(1, 2))
-        bad = gaps > ASYMMETRY * np.abs(M).max(axis=(1, 2), keepdims=True)
-        if np.any(bad):
-            n = np.argwhere(bad)[0, 0]
+        gaps, symmetric = asymmetry(M)
+        if not symmetric.all():
+            n = np.argmin(symmetric)
             raise ValueError(
                 f"the metric {self.name} must be symmetric, but at x = {x[n]} it has entries that "
-                f"differ by {gaps[n].max():.3g}"
+                f"differ by {gaps[n]:.3g}"
             )
         return M
-
-
-def solve_jacobians(M: np.ndarray, J: np.ndarray) -> np.ndarray:
-    """M^-1 J for rows of M (n, D, D) and J (n, 2, D, D)."""
-    n, _, D, _ = J.shape
-    columns = np.ascontiguousarray(J.swapaxes(1, 2)).reshape(n, D, 2 * D)
-    return np.ascontiguousarray(solve_rows(M, columns).reshape(n, D, 2, D).swapaxes(1, 2))
 
 
 def _of_one_point(function: Any, dimension: int) -> Any:

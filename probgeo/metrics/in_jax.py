@@ -1,9 +1,18 @@
 """The methods of a metric for tracers of JAX, from `metric(x)` and automatic differentiation."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from probgeo.functions.formulas import of_metric
+
+
+def at_points(function: Callable, x: Any, result: str = "d,d") -> jax.Array:
+    """A function of one point at points (..., D); `result` is the shape of its value."""
+    x = jnp.asarray(x)
+    return function(x) if x.ndim == 1 else jnp.vectorize(function, signature=f"(d)->({result})")(x)
 
 
 def apply(metric: Any, x: Any, v: Any) -> jax.Array:
@@ -25,9 +34,8 @@ def acceleration(metric: Any, x: Any, v: Any) -> jax.Array:
     """c'' of the geodesic with c = x and c' = v."""
 
     def one(x: jax.Array, v: jax.Array) -> jax.Array:
-        gradient = jax.grad(lambda y: v @ metric(y) @ v)(x)
-        _, change = jax.jvp(lambda y: metric(y) @ v, (x,), (v,))
-        return jnp.linalg.solve(metric(x), 0.5 * gradient - change)  # erratum 1
+        force, M = of_metric(jax, metric)["force"](x, v)
+        return jnp.linalg.solve(M, force)
 
     return jnp.vectorize(one, signature="(d),(d)->(d)")(x, v)
 
@@ -36,17 +44,15 @@ def printed_acceleration(metric: Any, x: Any, v: Any) -> jax.Array:
     """What Eq. 2 prints."""
 
     def one(x: jax.Array, v: jax.Array) -> jax.Array:
-        gradient = jax.grad(lambda y: v @ metric(y) @ v)(x)
-        return jnp.linalg.solve(metric(x), -0.5 * gradient)
+        _, by_x, _ = of_metric(jax, metric)["gradient"](x, v)
+        return jnp.linalg.solve(metric(x), -by_x)
 
     return jnp.vectorize(one, signature="(d),(d)->(d)")(x, v)
 
 
-def christoffel(metric: Any, x: Any) -> jax.Array:
-    """Gamma[k, i, j] at one point."""
-    slopes = jax.jacfwd(metric)(x)  # slopes[i, j, k] = d M_ij / d x_k
-    lowered = 0.5 * (jnp.moveaxis(slopes, 2, 1) + slopes - jnp.moveaxis(slopes, 2, 0))
-    return jnp.einsum("kl,lij->kij", jnp.linalg.inv(metric(x)), lowered)
+def slopes(metric: Any, x: Any) -> jax.Array:
+    """d M_ij / d x_k, [i, j, k], at one point."""
+    return jax.jacfwd(metric)(x)
 
 
 def pulled_back(decode: Any, x: Any) -> tuple[jax.Array, int]:
@@ -58,10 +64,4 @@ def pulled_back(decode: Any, x: Any) -> tuple[jax.Array, int]:
         return J.T @ J
 
     outputs = jax.eval_shape(decode, jax.ShapeDtypeStruct(x.shape[-1:], x.dtype)).size
-    return jnp.vectorize(one, signature="(d)->(d,d)")(x), outputs
-
-
-def at_points(metric: Any, x: Any) -> jax.Array:
-    """metric(x) of one point, at points (..., D)."""
-    x = jnp.asarray(x)
-    return metric(x) if x.ndim == 1 else jnp.vectorize(metric, signature="(d)->(d,d)")(x)
+    return at_points(one, x), outputs

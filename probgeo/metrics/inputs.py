@@ -50,8 +50,8 @@ def as_tensors(name: str, value: Any, count: int, dimension: int) -> np.ndarray:
 
 def check_tensor(name: str, tensor: np.ndarray) -> None:
     """That a finite (D, D) matrix is symmetric and positive definite."""
-    gap = np.abs(tensor - tensor.T).max()
-    if gap > 1e-9 * np.abs(tensor).max():
+    gap, symmetric = asymmetry(tensor)
+    if not symmetric:
         raise ValueError(f"{name} must be symmetric, got entries that differ by {gap:.3g}")
     eigenvalues = np.linalg.eigvalsh(tensor)
     if not is_positive_definite(eigenvalues):
@@ -59,6 +59,12 @@ def check_tensor(name: str, tensor: np.ndarray) -> None:
             f"{name} must be positive definite, got eigenvalues from {eigenvalues[0]:.3g} to "
             f"{eigenvalues[-1]:.3g}"
         )
+
+
+def asymmetry(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How much entries (..., D, D) differ from those across, and whether round-off explains it."""
+    gap = np.abs(M - M.swapaxes(-1, -2)).max(axis=(-1, -2))
+    return gap, ~(gap > 1e-9 * np.abs(M).max(axis=(-1, -2)))
 
 
 def is_positive_definite(eigenvalues: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ tunes `manifold__n_components`, `manifold__rho`, ...
 
 import inspect
 from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 from probgeo.metrics.base import Metric
@@ -49,6 +50,7 @@ class Learner(ABC):
         return f"{type(self).__name__}({listed})"
 
 
+@dataclass(eq=False, repr=False)
 class Mixture(Learner):
     """A metric from a mixture of Gaussians, see `from_mixture` for the settings.
 
@@ -62,24 +64,14 @@ class Mixture(Learner):
     (2, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        rho: float = 1.0,
-        *,
-        regularisation: float = 1e-3,
-        covariance_type: Literal["full", "diag"] = "full",
-        n_init: int = 1,
-        max_iter: int = 500,
-        seed: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.rho = rho
-        self.regularisation = regularisation
-        self.covariance_type = covariance_type
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.seed = seed
+    n_components: int = 10
+    rho: float = 1.0
+    _: KW_ONLY
+    regularisation: float = 1e-3
+    covariance_type: Literal["full", "diag"] = "full"
+    n_init: int = 1
+    max_iter: int = 500
+    seed: int = 0
 
     def learn(self, X: Any, y: Any = None) -> Metric:
         from probgeo.metrics import from_mixture
@@ -87,6 +79,7 @@ class Mixture(Learner):
         return from_mixture(X, **self.get_params())
 
 
+@dataclass(eq=False, repr=False)
 class LocalPCA(Learner):
     """A metric from the covariances of neighbouring data, see `from_local_pca` for the settings.
 
@@ -98,22 +91,13 @@ class LocalPCA(Learner):
     (4, 2)
     """
 
-    def __init__(
-        self,
-        n_centers: int = 10,
-        rho: float = 1.0,
-        *,
-        n_neighbors: int | None = None,
-        n_components: int | None = None,
-        regularisation: float = 1e-3,
-        seed: int = 0,
-    ) -> None:
-        self.n_centers = n_centers
-        self.rho = rho
-        self.n_neighbors = n_neighbors
-        self.n_components = n_components
-        self.regularisation = regularisation
-        self.seed = seed
+    n_centers: int = 10
+    rho: float = 1.0
+    _: KW_ONLY
+    n_neighbors: int | None = None
+    n_components: int | None = None
+    regularisation: float = 1e-3
+    seed: int = 0
 
     def learn(self, X: Any, y: Any = None) -> Metric:
         from probgeo.metrics import from_local_pca
@@ -121,6 +105,7 @@ class LocalPCA(Learner):
         return from_local_pca(X, **self.get_params())
 
 
+@dataclass(eq=False, repr=False)
 class LargeMargin(Learner):
     """Diagonal metrics that tell labels y apart, see `from_lmnn` for the settings.
 
@@ -132,24 +117,14 @@ class LargeMargin(Learner):
     (2, 2)
     """
 
-    def __init__(
-        self,
-        n_clusters: int | None = None,
-        rho: float = 1.0,
-        *,
-        n_neighbors: int = 3,
-        mu: float = 0.5,
-        floor: float = 1e-2,
-        tolerance: float = 1e-4,
-        seed: int = 0,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.rho = rho
-        self.n_neighbors = n_neighbors
-        self.mu = mu
-        self.floor = floor
-        self.tolerance = tolerance
-        self.seed = seed
+    n_clusters: int | None = None
+    rho: float = 1.0
+    _: KW_ONLY
+    n_neighbors: int = 3
+    mu: float = 0.5
+    floor: float = 1e-2
+    tolerance: float = 1e-4
+    seed: int = 0
 
     def learn(self, X: Any, y: Any = None) -> Metric:
         from probgeo.metrics import from_lmnn

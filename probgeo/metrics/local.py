@@ -11,7 +11,7 @@ from probgeo.functions.rows import AT_ONCE
 from probgeo.metrics import local_loops
 from probgeo.metrics.base import ByLoop, array_module, constant
 from probgeo.metrics.inputs import as_points, as_tensors
-from probgeo.metrics.loops import FORCE, EnergyTerms, as_jacobians, filled, solve_rows
+from probgeo.metrics.loops import FORCE, EnergyTerms, filled, solve_jacobians, solve_vectors
 
 FEW = 6  # dimensions up to which plain loops are faster than products of matrices, with 10 tensors
 
@@ -100,10 +100,10 @@ class LocalMetrics(ByLoop):
 
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         forces = self._filled(x, v, FORCE)
-        a = solve_rows(forces.vv, forces.by_x[:, :, None])[:, :, 0]
+        a = solve_vectors(forces.vv, forces.by_x)
         J = np.empty((len(x), self.dimension, 2 * self.dimension))
         local_loops.local_force_jacobians(x, v, a, self.centers, self._full, self.rho, J)
-        return as_jacobians(solve_rows(forces.vv, J))
+        return solve_jacobians(forces.vv, J)
 
     def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
         given, rho = (x, v, self.centers), self.rho

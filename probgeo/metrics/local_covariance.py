@@ -11,8 +11,6 @@ from probgeo.metrics.base import ByLoop, constant
 from probgeo.metrics.inputs import as_points
 from probgeo.metrics.loops import FORCE, EnergyTerms, filled, kernel_terms
 
-LANDMARKS = 30  # enough to have several along every bend of a curve; one detour costs one polygon
-
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class LocalCovariance(ByLoop):
@@ -84,7 +82,8 @@ class LocalCovariance(ByLoop):
         chosen = [int(np.argmin(np.sum((self.X - self.X.mean(axis=0)) ** 2, axis=1)))]
         squares = np.sum((self.X - self.X[chosen[0]]) ** 2, axis=1)
         nearest = np.zeros(len(self.X), dtype=int)
-        while len(chosen) < LANDMARKS and squares.max() > 0.0:
+        # thirty: several along every bend of a curve, and one detour costs one polygon
+        while len(chosen) < 30 and squares.max() > 0.0:
             new = int(np.argmax(squares))
             distances = np.sum((self.X - self.X[new]) ** 2, axis=1)
             nearest[distances < squares] = len(chosen)

@@ -229,7 +229,13 @@ def solve_rows(M: np.ndarray, B: np.ndarray) -> np.ndarray:
     return X
 
 
-def as_jacobians(columns: np.ndarray) -> np.ndarray:
-    """Derivatives (n, D, 2 D), by x and then by v, as (n, 2, D, D)."""
-    n, D, _ = columns.shape
+def solve_vectors(M: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """M^-1 p (n, D) for rows of M (n, D, D) and p (n, D)."""
+    return solve_rows(M, np.ascontiguousarray(p)[:, :, None])[:, :, 0]
+
+
+def solve_jacobians(M: np.ndarray, J: np.ndarray) -> np.ndarray:
+    """M^-1 J (n, 2, D, D) for rows of M (n, D, D) and J (n, D, 2, D), by x and then by v."""
+    n, D, _ = M.shape
+    columns = solve_rows(M, np.ascontiguousarray(J).reshape(n, D, 2 * D))
     return np.ascontiguousarray(columns.reshape(n, D, 2, D).swapaxes(1, 2))

@@ -8,10 +8,9 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
-from probgeo.metrics.base import Metric, array_module
-from probgeo.metrics.function import solve_jacobians
+from probgeo.metrics.base import Metric, array_module, jax_methods
 from probgeo.metrics.inputs import as_function, unwrapped
-from probgeo.metrics.loops import EnergyTerms, solve_rows
+from probgeo.metrics.loops import EnergyTerms, solve_jacobians, solve_vectors
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -74,10 +73,8 @@ class Pullback(Metric):
     def __call__(self, x: Any) -> Any:
         """M (..., D, D) at x (..., D): JAX arrays for those of JAX, else NumPy."""
         if array_module(x) is not np:
-            from probgeo.metrics import in_jax
-
-            M, J_rows = in_jax.pulled_back(self.decode, x)
-            self._check_rank(J_rows, x.shape[-1])
+            M, outputs = jax_methods().pulled_back(self.decode, x)
+            self._check_rank(outputs, x.shape[-1])
             return M + self.regularisation * np.eye(x.shape[-1])
         points = np.asarray(x, dtype=np.float64)
         D = points.shape[-1]
@@ -107,13 +104,13 @@ class Pullback(Metric):
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         a, M = self._accelerations(x, v)
         jacobians = [f.force_jacobians(x, v, a, "decoder") for f in self._functions(x)]
-        return solve_jacobians(M, np.sum(jacobians, axis=0))
+        return solve_jacobians(M, np.sum(jacobians, axis=0).swapaxes(1, 2))
 
     def _accelerations(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parts = [f.forces(x, v, "decoder") for f in self._functions(x)]
         force, M = (np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True))
         M = M + self.regularisation * np.eye(x.shape[1])
-        return solve_rows(M, force[:, :, None])[:, :, 0], M
+        return solve_vectors(M, force), M
 
     def _functions(self, x: np.ndarray) -> list[RowFunction]:
         D = x.shape[1]
