@@ -204,17 +204,19 @@ def extents(chains: Chains) -> np.ndarray:
     return np.max(high - low, axis=1)
 
 
-def refined(chains: Chains, made: Estimate, corrected: Chains, wanted: np.ndarray) -> Chains:
+def refined(
+    chains: Chains, made: Estimate, corrected: Chains, wanted: np.ndarray, sure: np.ndarray
+) -> Chains:
     """Corrected curves on meshes with new nodes where the error is made.
 
     Elements are split whose own error is above that `wanted` (members,), or among the largest. All
-    of them are where it is not known.
+    of them are where it is not known: not `sure` (members,).
     """
     elements = elements_of(chains.offsets)
     largest = np.maximum.reduceat(made.local, elements[:-1])
     often = np.diff(elements)
     limit = np.minimum(LARGE * largest, np.maximum(SMALL * largest, wanted))
-    limit = np.where(made.definite, limit, -np.inf)
+    limit = np.where(sure, limit, -np.inf)
     cut = ~(made.local < np.repeat(limit, often))  # NaN: everywhere
     keep = np.ones(len(made.fine.t), dtype=bool)
     middle = np.ones(len(keep), dtype=bool)

@@ -28,8 +28,10 @@ MESSAGES = (
     "more points, a shorter length scale or error_model='linearised' may help",
     "the problem has no unique solution: its linearisation is singular, or nearly so",
     "steps are limited by stability, not by accuracy: the problem is stiff, try stiff=True",
+    "the metric is not smooth here, and error bars assume that it is",
 )
 OK, NOT_FINITE, OUT_OF_SWEEPS, STALLED, TOO_COARSE, UNFAITHFUL, SINGULAR, STIFF = range(8)
+NOT_SMOOTH = 8
 READING_CONVERGED = page("concepts/converged")
 
 

@@ -114,7 +114,7 @@ def test_local_errors_are_those_beyond_the_ends():
 def test_meshes_get_nodes_where_the_error_is_made():
     chains = solved(8)
     made = estimate(HALF, chains)
-    finer = refined(chains, made, made.corrected(), 1e-12 * extents(chains))
+    finer = refined(chains, made, made.corrected(), 1e-12 * extents(chains), made.definite)
     for m in range(len(chains)):
         old = chains.t[chains.offsets[m] : chains.offsets[m + 1]]
         new = finer.t[finer.offsets[m] : finer.offsets[m + 1]]
