@@ -84,6 +84,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     ax.set(xscale="log", yscale="log", xlabel="dimensions $D$", ylabel="CPU seconds")
     ax.set_xticks(ticks, [str(D) for D in ticks], minor=False)
     ax.set_xticks([], minor=True)
+    ax.margins(x=0.12)
     ax.legend(frameon=False)
     ratios = {row["D"]: row["scipy"]["seconds"] / row["default"]["seconds"] for row in rows}
     return Outcome(

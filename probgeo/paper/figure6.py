@@ -132,12 +132,12 @@ def _sloppy_solver(people: Bodies) -> solvers.Dense:
 
 
 def _draw_bodies(people: Bodies, ways: list[Curve], rough: list[Curve], seed: int) -> Any:
-    figure, axes = plt.subplots(3, 3, figsize=(7.0, 3.8), height_ratios=(0.7, 0.7, 1.2))
+    figure, axes = plt.subplots(3, 3, figsize=(7.0, 3.0), height_ratios=(0.7, 0.7, 1.2))
     names = ("$\\mu - 3\\sigma$", "$\\mu$", "$\\mu + 3\\sigma$")
     rows = (
         ("default solver", ways, "front"),
-        ("five evaluations", rough, "front"),
-        ("five evaluations", rough, "side"),
+        ("paper's solver", rough, "front"),
+        ("paper's solver", rough, "side"),
     )
     for row, (solver, (down, up), view) in zip(axes, rows, strict=True):
         for ax, way, time in zip(row, (down, up, up), (1.0, 0.0, 1.0), strict=True):
@@ -163,7 +163,7 @@ def _draw_belly(people: Bodies, belly: list, rough: list) -> Any:
     low, high = 100 * np.quantile(people.belly, [0.05, 0.95])
     ax.axhspan(low, high, color=plot.COLOURS["data"], alpha=0.3, linewidth=0, label="90 % of data")
     sigma = REACH * np.concatenate([-TIMES[::-1], TIMES[1:]])
-    series = (("five evaluations", rough, "samples"), ("default solver", belly, "mean"))
+    series = (("paper's solver", rough, "samples"), ("default solver", belly, "mean"))
     for label, found, colour in series:
         mean, std = 100 * _joined(found), 100 * _joined(found, "std")
         band: Any = {"color": plot.COLOURS[colour], "alpha": 0.3, "linewidth": 0}

@@ -85,4 +85,5 @@ def _principal(apart, mean_std):
         "angle_degrees": 1.5,
         "mean": [1.01, 2.02],
         "mean_std": mean_std,
+        "mean_std_in_metric": sum(std**2 for std in mean_std) ** 0.5,
     }

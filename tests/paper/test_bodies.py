@@ -18,6 +18,11 @@ def test_figure_6(tmp_path):
     # of the mean, at most a tenth of its standard error; of the ends three times that and more
     assert found["belly_std_m_at_-3_0_3"][1] < 0.1 * people.belly.std() / np.sqrt(12)
     assert np.max(found["belly_std_m_at_-3_0_3"]) < 0.1 * people.belly.std()
+    # the paper's solver with five evaluations is unsure by more than a centimetre, and says so
+    ours, rough = (np.array(found[f"{kind}belly_m_at_-3_0_3"]) for kind in ("", "rough_"))
+    bars = np.array(found["rough_belly_std_m_at_-3_0_3"])
+    assert np.all(bars[[0, 2]] > 0.01)
+    assert np.all(np.abs(rough - ours)[[0, 2]] < 3 * bars[[0, 2]])
     assert set(record["files"]) == {"fig6.png", "fig6_belly.png", "fig6_animated.gif"}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probgeo.paper import figure3_right
+from probgeo.paper import figure3_right, figure4, figure5
 from probgeo.paper.experiment import Progress, Settings
 from tests.paper.tiny import outcome
 
@@ -85,3 +85,27 @@ def test_settings_have_three_sizes():
 def test_the_verdict_on_run_times_of_means(ratios, verdict):
     """Faster everywhere, and the more so the more dimensions."""
     assert figure3_right._claim(ratios).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("coverage", "squared", "verdict"),
+    [(0.95, 1.0, "agrees"), (1.0, 0.9, "agrees"), (1.0, 1e-6, "partly"), (0.8, 1.0, "disagrees")],
+)
+def test_the_verdict_on_error_bars(coverage, squared, verdict):
+    """They cover, and they are no longer than need be."""
+    numbers = {"coverage": coverage, "normalised_squared_error": squared, "flagged": 0}
+    numbers |= {"mean_relative_difference": 1e-3, "mean_relative_std": 1e-3}
+    claim = figure4._claim("default", numbers)
+    assert claim.verdict == verdict
+    assert ("1000 times" in claim.why) == (verdict == "partly")
+
+
+@pytest.mark.parametrize(
+    ("batch", "alone", "verdict"),
+    [(20.0, 6.0, "agrees"), (20.0, 1.3, "partly"), (0.5, 0.2, "disagrees")],
+)
+def test_the_verdict_on_speed(batch, alone, verdict):
+    """Both in one batch and one at a time."""
+    found = {"ratio_in_batch": batch, "ratio_alone": alone, "slow_over_median": 1.1}
+    claims = figure5._claims({"paper's": found, "default": found}, 2.5)
+    assert [claim.verdict for claim in claims] == [verdict, verdict, "agrees"]
