@@ -8,7 +8,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
-from probgeo.stats.descent import HALF_OF_ALL_DIGITS
 from probgeo.stats.mean import FrechetMean
 from probgeo.stats.tangent import AtTheMean
 
@@ -183,6 +182,7 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         from N(0, moments) are weighted for every C anew.
         """
         C, change = moments.copy(), np.inf
+        enough = 1e-3 / np.sqrt(len(draws.u))  # a thousandth of what averages are wrong by
         for _ in range(MOST_ROUNDS):
             weights = draws.volume * _ratio(draws.u, C, moments)
             E = (weights * draws.u.T) @ draws.u / weights.sum()
@@ -194,10 +194,10 @@ class NormalOnManifold(DensityMixin, AtTheMean):
             if not np.isfinite(change):
                 break
             C = 0.5 * (following + following.T)
-            if change <= HALF_OF_ALL_DIGITS:
+            if change <= enough:
                 break
         self.covariance_ = C
-        return bool(change <= HALF_OF_ALL_DIGITS)
+        return bool(change <= enough)
 
     def _constant(self, draws: Draws, moments: np.ndarray) -> ScalarGaussian:
         """log C = log of the mean volume over N(0, covariance), and of that normal's constant."""
