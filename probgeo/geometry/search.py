@@ -14,12 +14,16 @@ import numpy as np
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, minimise
 from probgeo.geometry.race import BEHIND, RUNNING, Race, along
-from probgeo.geometry.starts import Landmarks, detours, lines
+from probgeo.geometry.starts import Landmarks, beside, detours, lengths, lines
 from probgeo.metrics import Metric
 from probgeo.ragged import offsets_of
 
 NAMES = ("line", "graph", "detour", "continuation", "guess")
 LINE, GRAPH, DETOUR, CONTINUATION, GUESS = range(5)
+# Bows are followed that are at most so many times as long as the curve known; in a plane without
+# features they are 1.4. Of 200 pairs among 12 bumps 19 were missed without bows, 7 with 1.1, 3 with
+# 1.3 (at 1.4 times the price, and the same price on gentle metrics), 2 with 1.6.
+BOW = 1.3
 SHARES = (1 / 16, 1 / 4)  # of the sharpness of a metric, on the way to itself
 
 
@@ -120,6 +124,7 @@ def search(
         met.follow(lines(a, b), met.everyone, LINE)
         if not metric.is_flat:
             met.continued(met.everyone)
+            met.bowed()
         return sifted(metric, met.found, len(a), effort)
     to_a, to_b = landmarks.edges(a), landmarks.edges(b)
     both = np.stack([lines(a, b), landmarks.stepping(a, b, to_a, to_b)], axis=1)
@@ -166,6 +171,14 @@ class Met:
         if len(owner):
             polygons = detours(self.a[owner], self.b[owner], points[point])
             self.follow(polygons, owner, DETOUR)
+
+    def bowed(self) -> None:
+        """Follow bows on both sides of the line that are hardly longer than what is known."""
+        for over in beside(self.metric, self.a, self.b):
+            polygons = detours(self.a, self.b, over[:, None])
+            worth = np.flatnonzero(lengths(self.metric, polygons) < BOW * self.shortest())
+            if len(worth):
+                self.follow(polygons[worth], worth, DETOUR)
 
     def continued(self, members: np.ndarray) -> None:
         """Follow some lines by way of smoother metrics, where there are any."""

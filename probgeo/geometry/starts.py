@@ -184,6 +184,31 @@ def detours(a: np.ndarray, b: np.ndarray, over: np.ndarray) -> np.ndarray:
     return stops[:, left] * (1.0 - share) + stops[:, left + 1] * share
 
 
+def beside(metric: Metric, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Points (2, n, D) half as far from the middle between a and b as these are apart.
+
+    They lie across, either way along the cheapest of the directions there.
+    """
+    along, middle = b - a, 0.5 * (a + b)
+    apart = np.linalg.norm(along, axis=1)[:, None]
+    along = along / np.where(apart > 0, apart, 1.0)
+    across = np.eye(a.shape[1]) - along[:, :, None] * along[:, None, :]
+    tensors = metric.tensors_at(middle)
+    tensors[~np.isfinite(tensors).all(axis=(1, 2))] = np.eye(a.shape[1])
+    size = np.trace(tensors, axis1=1, axis2=2)[:, None, None]
+    held = across @ tensors @ across + size * along[:, :, None] * along[:, None, :]
+    aside = 0.5 * apart * np.linalg.eigh(held)[1][:, :, 0]
+    return np.stack([middle + aside, middle - aside])
+
+
+def lengths(metric: Metric, polygons: np.ndarray) -> np.ndarray:
+    """Lengths (n,) of polygons (n, S + 1, D), by the midpoint rule."""
+    v, x = np.diff(polygons, axis=1), 0.5 * (polygons[:, 1:] + polygons[:, :-1])
+    D = polygons.shape[2]
+    energies = metric.energies(x.reshape(-1, D), v.reshape(-1, D)).reshape(len(polygons), -1)
+    return np.sum(np.sqrt(np.maximum(2.0 * energies, 0.0)), axis=1)
+
+
 def far_apart(points: np.ndarray, most: int) -> np.ndarray:
     """At most so many of the points (N, D): from the first on, always the farthest from all."""
     if len(points) <= most:

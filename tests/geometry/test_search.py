@@ -14,7 +14,15 @@ from probgeo.geometry.search import (
     pick_distinct,
     search,
 )
-from probgeo.geometry.starts import SEGMENTS, Landmarks, detours, far_apart, lines
+from probgeo.geometry.starts import (
+    SEGMENTS,
+    Landmarks,
+    beside,
+    detours,
+    far_apart,
+    lengths,
+    lines,
+)
 from tests.geometry.chains import random_metric, random_tensors
 
 RNG = np.random.default_rng(3)
@@ -85,20 +93,32 @@ class TestStarts:
 
 
 class TestSearch:
+    def test_curves_are_pushed_off_a_saddle(self):
+        """The line over a low hill, to which bows are no alternative."""
+
+        def low(x):
+            return np.eye(2) + 0.015 * (hill(x) - np.eye(2))
+
+        a, b = np.array([1.0, 0.0]), np.array([-1.0, 0.0])
+        pushed = Manifold(low).geodesic(a, b)
+        assert pushed.converged
+        assert pushed.start == "line"
+        assert abs(pushed.mean(0.5)[1]) > 0.2
+
     def test_curves_go_round_a_hill(self):
-        """The line over it is a saddle: curves are pushed off, or come round by the landmarks."""
+        """The line over it is a saddle: curves come round by a bow, or by the landmarks."""
         a, b = np.array([1.0, 0.0]), np.array([-1.0, 0.0])
         s = (np.arange(200)[:, None] + 0.5) / 200
         line = Manifold(hill).norm(a + s * (b - a), b - a).mean()
-        pushed, around = (
+        bow, around = (
             Manifold(hill).geodesic(a, b),
             Manifold(hill, landmarks=RING).geodesic(a, b),
         )
-        assert pushed.converged
-        assert pushed.start == "line"
+        assert bow.converged
+        assert bow.start == "detour"
         assert around.start in ("graph", "detour")
         assert around.length.mean < 0.7 * line
-        np.testing.assert_allclose(pushed.length.mean, around.length.mean, rtol=1e-4)
+        np.testing.assert_allclose(bow.length.mean, around.length.mean, rtol=1e-4)
         assert around.n_minima >= 2
         # the way on the other side is as short
         assert around.gap < 1e-3
@@ -171,3 +191,32 @@ def test_definite_matrices_are_found():
     good = np.empty(4, dtype=bool)
     find_definite(tensors.copy(), good)
     assert good.tolist() == [True, False, False, True]
+
+
+class TestBows:
+    """Metrics without landmarks."""
+
+    def test_they_lie_across_along_the_cheapest_direction(self):
+        metric = metrics.Flat(np.diag([1.0, 9.0, 4.0]))
+        a, b = np.array([[-2.0, 0.0, 0.0]]), np.array([[2.0, 0.0, 0.0]])
+        np.testing.assert_allclose(np.abs(beside(metric, a, b)), [[[0, 0, 2.0]]] * 2, atol=1e-12)
+        np.testing.assert_allclose(beside(metric, a, b).sum(axis=0), 0.0, atol=1e-12)
+
+    def test_lengths_of_polygons(self):
+        metric, polygon = metrics.Flat(np.diag([1.0, 4.0])), np.array([[[0, 0], [3, 0], [3, 2.0]]])
+        np.testing.assert_allclose(lengths(metric, polygon), 7.0)
+
+    def test_the_cheaper_side_of_a_ridge_is_found(self):
+        """The line leans to one side of a ridge, whose other end is the nearer one."""
+
+        def ridge(x):
+            high = np.exp(-8.0 * x[..., 0] ** 2) / (1.0 + np.exp(-8.0 * (x[..., 1] + 1.2)))
+            high = high / (1.0 + np.exp(8.0 * (x[..., 1] - 0.9)))
+            return np.eye(2) * (1.0 + 60.0 * high)[..., None, None]
+
+        a, b = np.array([-1.0, -0.4]), np.array([1.0, -0.4])
+        found = Manifold(ridge).geodesic(a, b)
+        both = [[a, [0.0, y], b] for y in (-1.8, 1.6)]
+        known = [Manifold(ridge).geodesic(a, b, guess=np.array(g)).length.mean for g in both]
+        assert found.length.mean <= 1.001 * min(known)
+        assert found.n_minima >= 1
