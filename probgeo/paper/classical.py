@@ -44,18 +44,22 @@ class NumpyMetric:
         w, _ = self._weights(x)
         return np.einsum("kn,kdn,dn->n", w, self._products(v), v)
 
-    def acceleration(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def acceleration(self, x: np.ndarray, v: np.ndarray, printed: bool = False) -> np.ndarray:
+        """The right one, or that of Eq. 2 as it is printed."""
         w, pulls = self._weights(x)
         slopes = -self.rho * pulls
         Mv = self._products(v)
         energies = np.einsum("kdn,dn->kn", Mv, v)
-        rates = np.einsum("kdn,dn->kn", slopes, v)
         tilted = w * (energies - np.sum(w * energies, axis=0))
-        gradient = np.einsum("kn,kdn->dn", tilted, slopes)
-        change = np.einsum("kn,kdn->dn", w * (rates - np.sum(w * rates, axis=0)), Mv)
+        force = 0.5 * np.einsum("kn,kdn->dn", tilted, slopes)
+        if printed:
+            force = -force
+        else:
+            rates = np.einsum("kdn,dn->kn", slopes, v)
+            force -= np.einsum("kn,kdn->dn", w * (rates - np.sum(w * rates, axis=0)), Mv)
         K, D = self.centers.shape
         M = (w.T @ self.tensors.reshape(K, D * D)).reshape(-1, D, D)
-        return np.linalg.solve(M, (0.5 * gradient - change).T[:, :, None])[:, :, 0].T
+        return np.linalg.solve(M, force.T[:, :, None])[:, :, 0].T
 
     def field(self, t: Any, y: np.ndarray) -> np.ndarray:
         D = len(y) // 2

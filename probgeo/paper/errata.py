@@ -95,16 +95,8 @@ def printed(metric: NumpyMetric) -> Callable:
     """The first-order system of Eq. 2 as printed."""
 
     def field(t: Any, y: np.ndarray) -> np.ndarray:
-        D = len(y) // 2
-        x, v = y[:D], y[D:]
-        w, pulls = metric._weights(x)
-        slopes = -metric.rho * pulls
-        energies = np.einsum("kdn,dn->kn", metric._products(v), v)
-        tilted = w * (energies - np.sum(w * energies, axis=0))
-        gradient = np.einsum("kn,kdn->dn", tilted, slopes)
-        K = len(w)
-        M = (w.T @ metric.tensors.reshape(K, D * D)).reshape(-1, D, D)
-        return np.concatenate([v, -0.5 * np.linalg.solve(M, gradient.T[:, :, None])[:, :, 0].T])
+        x, v = np.split(y, 2)
+        return np.concatenate([v, metric.acceleration(x, v, printed=True)])
 
     return field
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -115,3 +116,23 @@ def explain_curves(ax: Axes, where: Any) -> None:
         for name, style in lines.items()
     ]
     ax.legend(handles=handles, loc=where, frameon=False)
+
+
+def movie(
+    draw: Callable[[np.ndarray, int], None], frames: int, panels: int, height: float
+) -> Callable[[Path], None]:
+    """What writes an animation to a path: `draw` fills the panels, cleared, for each frame."""
+
+    def write(path: Path) -> None:
+        figure, axes = plt.subplots(1, panels, figsize=(3.4, height), squeeze=False)
+
+        def frame(k: int) -> list:
+            for ax in axes[0]:
+                ax.clear()
+            draw(axes[0], k)
+            return []
+
+        FuncAnimation(figure, frame, frames=frames).save(path, PillowWriter(fps=12), dpi=100)
+        plt.close(figure)
+
+    return write

@@ -13,13 +13,12 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 
 from probgeo import Manifold, data, kernels, metrics, plot, solvers
 from probgeo.gaussian import covariance_factor
 from probgeo.paper.classical import NumpyMetric, shortest
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
+from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, movie
 
 KERNEL = kernels.SquaredExponential(0.4)
 EVALUATIONS = (4, 16, 40)
@@ -150,23 +149,15 @@ def _stage(c: Any, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _movie(X: np.ndarray, stages: list, titles: list[str], frames: int) -> Callable[[Path], None]:
     """Samples in motion: cos(a) x + sin(a) y of two draws x, y about the mean is a draw again."""
 
-    def write(path: Path) -> None:
-        figure, ax = plt.subplots(figsize=(3.4, 2.6))
+    def draw(axes: np.ndarray, k: int) -> None:
+        (ax,) = axes
+        stage, angle = stages[k // frames], 2 * np.pi * (k % frames) / frames
+        mean = stage[2] if len(stage) == 3 else ENDS[0] + TIMES[:, None] * (ENDS[1] - ENDS[0])
+        _frame(ax, X, titles[k // frames])
+        moved = mean + np.cos(angle) * (stage[0] - mean) + np.sin(angle) * (stage[1] - mean)
+        for curve in moved:
+            ax.plot(*curve.T, color=plot.COLOURS["samples"], linewidth=0.6, alpha=0.8)
+        ax.plot(*mean.T, color=plot.COLOURS["mean"], linewidth=1.5)
+        ax.set(xlabel="$x_1$", ylabel="$x_2$")
 
-        def draw(k: int) -> list:
-            ax.clear()
-            stage, angle = stages[k // frames], 2 * np.pi * (k % frames) / frames
-            mean = stage[2] if len(stage) == 3 else ENDS[0] + TIMES[:, None] * (ENDS[1] - ENDS[0])
-            _frame(ax, X, titles[k // frames])
-            moved = mean + np.cos(angle) * (stage[0] - mean) + np.sin(angle) * (stage[1] - mean)
-            for curve in moved:
-                ax.plot(*curve.T, color=plot.COLOURS["samples"], linewidth=0.6, alpha=0.8)
-            ax.plot(*mean.T, color=plot.COLOURS["mean"], linewidth=1.5)
-            ax.set(xlabel="$x_1$", ylabel="$x_2$")
-            return []
-
-        animation = FuncAnimation(figure, draw, frames=frames * len(stages))
-        animation.save(path, writer=PillowWriter(fps=12), dpi=100)
-        plt.close(figure)
-
-    return write
+    return movie(draw, frames * len(stages), 1, 2.6)

@@ -16,12 +16,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 
 from probgeo import Curve, Manifold, PrincipalGeodesics, data, kernels, metrics, plot, solvers
 from probgeo.data import Bodies
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
+from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, movie
 
 CLUSTERS = 7
 REACH = 3.0  # standard deviations
@@ -186,21 +185,11 @@ def _movie(people: Bodies, ways: list[Curve], frames: int) -> Callable[[Path], N
         (extremes[..., 2].min(), extremes[..., 2].max()),
     )
 
-    def write(path: Path) -> None:
-        figure, axes = plt.subplots(1, 2, figsize=(3.4, 3.2))
+    def draw(axes: np.ndarray, k: int) -> None:
+        for ax, view in zip(axes, ("front", "side"), strict=True):
+            plot.mesh(people.vertices(there[order[k]]), people.faces, ax, view=view)
+            _bare(ax)
+            ax.set(xlim=(-1.05 * reach, 1.05 * reach), ylim=(low - 0.05, high + 0.05), title=view)
+        axes[0].figure.suptitle(f"{sigma[order[k]]:+.1f} standard deviations", fontsize=8)
 
-        def draw(k: int) -> list:
-            for ax, view in zip(axes, ("front", "side"), strict=True):
-                ax.clear()
-                plot.mesh(people.vertices(there[order[k]]), people.faces, ax, view=view)
-                _bare(ax)
-                ax.set(xlim=(-1.05 * reach, 1.05 * reach), title=view)
-                ax.set_ylim(low - 0.05, high + 0.05)
-            figure.suptitle(f"{sigma[order[k]]:+.1f} standard deviations", fontsize=8)
-            return []
-
-        animation = FuncAnimation(figure, draw, frames=len(order))
-        animation.save(path, writer=PillowWriter(fps=10), dpi=100)
-        plt.close(figure)
-
-    return write
+    return movie(draw, len(order), 2, 3.2)

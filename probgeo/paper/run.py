@@ -14,6 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 import probgeo
@@ -158,7 +159,9 @@ def _run(folder: Path, name: str, settings: Settings, bar: "Silent") -> None:
     start = time.perf_counter()
     module = module_of(name)
     record: dict[str, Any] = {}
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
+    # one thread of linear algebra: several spin while they wait, and CPU times are compared
+    alone = threadpool_limits(1, user_api="blas")
+    with alone, mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # what is lost is counted and shown
         try:
             outcome = module.run(settings, bar)
