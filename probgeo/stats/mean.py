@@ -1,6 +1,5 @@
 """Frechet means with error bars."""
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -75,11 +74,8 @@ class CentreEstimator(ManifoldEstimator):
 
             for start in starts:
                 if len(X) > 2 * FEW and self.init is None and rule.alpha is None:
-                    some, rough = (
-                        _sample(X, weights, self.random_state),
-                        replace(rule, fraction=1.0),
-                    )
-                    start = Descent(manifold, some, np.ones(FEW), rough).run(start).point
+                    some = _sample(X, weights, self.random_state)
+                    start = Descent(manifold, some, np.ones(FEW), rule).run(start).point
                 found = Descent(manifold, X, weights, rule, report).run(start, guess)
                 done += len(found.history)
                 if best is None or _is_better(found, best):
