@@ -144,7 +144,9 @@ def _draw_bodies(people: Bodies, ways: list[Curve], rough: list[Curve], seed: in
                 shift = (k * APART[view], 0.0)
                 plot.mesh(people.vertices(draw), people.faces, ax, view=view, shift=shift)
             _bare(ax)
-        row[0].set_ylabel(f"{solver},\n{view}")
+        row[0].set_ylabel(
+            f"{solver}, {view}".replace(" ", "\n"), rotation=0, ha="right", va="center"
+        )
     for ax, name in zip(axes[0], names, strict=True):
         ax.set_title(name)
     return figure
