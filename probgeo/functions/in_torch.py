@@ -1,5 +1,6 @@
 """Functions and modules of rows written with PyTorch; derivatives by `torch.func`."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,10 @@ from probgeo.functions import formulas
 from probgeo.functions.field import Field
 from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
 from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
+
+# Forward derivatives have one level for all threads, and a module lends out its parameters while it
+# is called with others: without the lock, decoders failed on two threads, now and then.
+ONE_AT_A_TIME = threading.Lock()
 
 
 def in_double_precision(f: Callable) -> Callable:
@@ -39,7 +44,7 @@ def evaluator(f: Callable) -> Callable:
 
     def evaluate(*arguments: Any) -> Any:
         tensors = rebuilt(arguments, [rows.tensor(leaf) for leaf in leaves_of(arguments)])
-        with torch.no_grad():
+        with ONE_AT_A_TIME, torch.no_grad():
             out = rows.f(*tensors)
         return _to_numpy(out) if isinstance(out, torch.Tensor) else out
 
@@ -66,7 +71,7 @@ class _Rows:
         width = sum(max(1, int(np.prod(array.shape[1:]))) for array in arrays)
 
         def some(*part: np.ndarray) -> tuple[np.ndarray, ...]:
-            with torch.no_grad():
+            with ONE_AT_A_TIME, torch.no_grad():
                 return tuple(_to_numpy(out) for out in formula(*map(self.tensor, part)))
 
         return in_blocks(some, arrays, max(1, AT_ONCE // width))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probgeo import metrics
+from probgeo import Manifold, metrics
 from probgeo.functions.in_jax import double_precision
 from tests.metrics.reference import assert_consistent, assert_near, assert_same, in_jax, random_rows
 
@@ -77,3 +77,17 @@ def test_decoding():
     assert metric.decode(x).shape == (12, 14)
     np.testing.assert_allclose(metric.decode(x[0]), metric.decode(x)[0], rtol=1e-12)
     np.testing.assert_allclose(metric.decode(x[0])[8:], np.exp(0.3 * INNER @ x[0]), rtol=1e-12)
+
+
+def test_torch_decoders_on_two_threads(monkeypatch):
+    """The same geodesics as on one: modules and forward derivatives are shared by threads."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 5)
+    manifold = Manifold(metrics.Pullback(torch.nn.Sequential(*layers), regularisation=0.01))
+    a, b = RNG.normal(size=(2, 40, 2))
+    lengths = []
+    for threads in ("1", "2", "2"):
+        monkeypatch.setenv("PROBGEO_THREADS", threads)
+        lengths.append(manifold.geodesic(a, b).length.mean)
+    np.testing.assert_allclose(lengths[1:], [lengths[0]] * 2, rtol=1e-9)
