@@ -16,6 +16,7 @@ import numpy as np
 
 from probgeo._loops import loop
 
+PANEL = 20  # rows that are eliminated by loops before BLAS takes those below
 BLAS_FROM = 12  # size of blocks from which calls of BLAS are faster than loops
 
 
@@ -275,7 +276,8 @@ def solve_chains(
     positive definite; if not, nothing that is left of a member is of use.
     """
     F = right.shape[1]
-    product = np.empty((F, F))
+    panel, columns, product = np.empty(2 * PANEL * F), np.empty(PANEL * F), np.empty(2 * F * F)
+    squares = product[: F * F].reshape(F, F)
     for m in range(len(offsets) - 1):
         if not which[m]:
             continue
@@ -286,10 +288,10 @@ def solve_chains(
             if b > first:
                 before = upper[b - 1]
                 if F >= BLAS_FROM:
-                    np.dot(before.T, before, product)
+                    np.dot(before.T, before, squares)
                     for r in range(F):
                         for c in range(r, F):
-                            R[r, c] -= product[r, c]
+                            R[r, c] -= squares[r, c]
                 else:
                     for k in range(F):
                         for r in range(F):
@@ -299,23 +301,42 @@ def solve_chains(
                     for r in range(F):
                         right[b, r] -= right[b - 1, k] * before[k, r]
             width = F if b < last else 0
-            for k in range(F):  # row k leaves the rows below it, on both sides of the equation
-                if not R[k, k] > 0.0:
-                    good[m] = False
-                    break
-                scale = 1.0 / np.sqrt(R[k, k])
-                for c in range(k, F):
-                    R[k, c] *= scale
-                for c in range(width):
-                    U[k, c] *= scale
-                right[b, k] *= scale
-                for r in range(k + 1, F):
-                    factor = R[k, r]
-                    for c in range(r, F):
-                        R[r, c] -= factor * R[k, c]
+            for begin in range(0, F, PANEL):
+                end = min(begin + PANEL, F)
+                for k in range(begin, end):  # row k leaves the rows below it, on both sides
+                    if not R[k, k] > 0.0:
+                        good[m] = False
+                        break
+                    scale = 1.0 / np.sqrt(R[k, k])
+                    for c in range(k, F):
+                        R[k, c] *= scale
                     for c in range(width):
-                        U[r, c] -= factor * U[k, c]
-                    right[b, r] -= factor * right[b, k]
+                        U[k, c] *= scale
+                    right[b, k] *= scale
+                    for r in range(k + 1, F):
+                        right[b, r] -= R[k, r] * right[b, k]
+                    for r in range(k + 1, end):
+                        factor = R[k, r]
+                        for c in range(r, F):
+                            R[r, c] -= factor * R[k, c]
+                        for c in range(width):
+                            U[r, c] -= factor * U[k, c]
+                left, rest = end - begin, F - end
+                if not good[m] or rest == 0:
+                    break
+                # the rows below the panel, by one product of matrices
+                rows = panel[: left * (rest + width)].reshape(left, rest + width)
+                rows[:, :rest] = R[begin:end, end:]
+                rows[:, rest:] = U[begin:end, :width]
+                turned = columns[: rest * left].reshape(rest, left)
+                turned[:] = R[begin:end, end:].T
+                gone = product[: rest * (rest + width)].reshape(rest, rest + width)
+                np.dot(turned, rows, gone)
+                for r in range(rest):
+                    for c in range(r, rest):
+                        R[end + r, end + c] -= gone[r, c]
+                    for c in range(width):
+                        U[end + r, c] -= gone[r, rest + c]
             if not good[m]:
                 break
         if not good[m]:

@@ -79,7 +79,7 @@ def test_damping_adds_to_the_definite_part():
     assert np.all(np.linalg.eigvalsh(definite) > 0)
 
 
-@pytest.mark.parametrize("F", [1, 2, 5, 14])
+@pytest.mark.parametrize("F", [1, 2, 5, 14, 45])
 def test_block_tridiagonal_systems(F):
     counts = np.array([2, 5, 3])
     offsets = np.concatenate([[0], np.cumsum(counts)])
