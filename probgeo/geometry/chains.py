@@ -13,6 +13,7 @@ from probgeo.geometry import loops
 from probgeo.metrics import EnergyTerms, Metric
 from probgeo.ragged import offsets_of, rows_of
 
+MOST_STEPS = 30  # of Newton's method on a mesh
 SMALLEST_STEP = 1e-4  # share of Newton's step below which a chain is given up
 
 
@@ -182,7 +183,7 @@ def minimise(
     metric: Metric,
     chains: Chains,
     tolerance: float,
-    most: int = 30,
+    most: int = MOST_STEPS,
     race: Referee | None = None,
 ) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.

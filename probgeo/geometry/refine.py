@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probgeo.geometry.chains import Chains, Minimised, minimise
+from probgeo.geometry.chains import MOST_STEPS, Chains, Minimised, minimise
 from probgeo.geometry.elements import Estimate, estimate, extents, refined
 from probgeo.geometry.length import scaled
 from probgeo.geometry.momentum import start_velocities
@@ -153,14 +153,22 @@ class Stage:
 
 
 def refine(
-    metric: Metric, chains: Chains, owner: np.ndarray, count: int, accuracy: Accuracy
+    metric: Metric,
+    chains: Chains,
+    owner: np.ndarray,
+    count: int,
+    accuracy: Accuracy,
+    patience: int | None = None,
 ) -> Refined:
-    """The shortest of the rivals `owner` (runs,) of every member, which are sorted by owner."""
+    """The shortest of the rivals `owner` (runs,) of every member, which are sorted by owner.
+
+    With `patience`, those that take more steps of Newton's method on a mesh are given up.
+    """
     contest = Contest(owner, count)
     stages: list[Stage] = []
     active = np.arange(len(owner))
     while len(active):
-        done = minimise(metric, chains, accuracy.decrease)
+        done = minimise(metric, chains, accuracy.decrease, patience or MOST_STEPS)
         made = estimate(metric, done.chains)
         elements = np.diff(done.chains.offsets) - 1
         wanted = accuracy.rtol * extents(done.chains) + accuracy.atol
@@ -172,6 +180,7 @@ def refine(
         contest.closed[active] |= elements >= accuracy.most
         contest.closed[active] |= (status == SINGULAR) & (elements >= SADDLE)
         contest.closed[active] |= accuracy.fixed is not None
+        contest.closed[active] |= ~done.settled & (patience is not None)
         corrected = made.corrected()
         sure = made.definite & (status != NOT_SMOOTH)
         finer = refined(done.chains, made, corrected, 0.25 * wanted, sure)

@@ -51,10 +51,12 @@ def shortest(
     effort: Effort,
     accuracy: Accuracy,
     guess: Chains | None = None,
+    patience: int | None = None,
 ) -> Shortest:
     """The shortest curves known from a to b (n, D). With a guess, those near it.
 
-    Where these are longer than the straight line or not solved, the search starts anew.
+    Where these are longer than the straight line or not solved, with `patience` in so many steps on
+    a mesh, the search starts anew.
     """
     count, still = len(a), np.all(a == b, axis=1)
     if still.all():
@@ -64,7 +66,7 @@ def shortest(
         for members in (np.flatnonzero(~still), np.flatnonzero(still)):
             own = None if guess is None else guess.take(members)
             ends = a[members], b[members]
-            parts.append(shortest(metric, landmarks, *ends, effort, accuracy, own))
+            parts.append(shortest(metric, landmarks, *ends, effort, accuracy, own, patience))
             index.append(members)
         return taken(joined(parts), np.argsort(np.concatenate(index)))
     if guess is None:
@@ -76,7 +78,8 @@ def shortest(
             np.add.at(first.refined.evaluations, part.owner, SEGMENTS * part.steps)
     else:
         chains, everyone = guess, np.arange(count)
-        first = competed(metric, chains, everyone, np.full(count, GUESS), a, b, accuracy)
+        start = np.full(count, GUESS)
+        first = competed(metric, chains, everyone, start, a, b, accuracy, patience)
     if still.all():
         return first
     if guess is not None:
@@ -108,11 +111,12 @@ def competed(
     a: np.ndarray,
     b: np.ndarray,
     accuracy: Accuracy,
+    patience: int | None = None,
 ) -> Shortest:
     """The shortest of the rivals `owner` (runs,) for every member, refined."""
     if accuracy.fixed is not None:
         chains = on_equal_steps(chains, accuracy.fixed)
-    made = refine(metric, chains, owner, len(a), accuracy)
+    made = refine(metric, chains, owner, len(a), accuracy, patience)
     longer = longer_than_lines(metric, a, b, made.length)
     return Shortest(made, longer, start[made.run], np.ones(len(a), dtype=np.int64))
 

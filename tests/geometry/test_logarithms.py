@@ -60,8 +60,19 @@ def test_a_point_that_is_met():
         np.testing.assert_allclose(found.slopes[-1], -np.eye(2), atol=1e-12)
 
 
-def test_in_doubt_the_shortest_is_found_again():
-    """On a spiral the base moves from one arm to another: curves that are followed stay behind."""
+def test_geodesics_that_have_changed_much_are_searched_for_anew():
+    """On a spiral the base moves from one arm to another."""
+    S = data.spiral(100)
+    manifold = Manifold(metrics.from_mixture(S, 10))
+    followed = logarithms(manifold, S[60], S, logarithms(manifold, S[20], S))
+    searched = logarithms(manifold, S[60], S)
+    assert np.mean(followed.length <= 1.01 * searched.length) > 0.9
+    assert max(map(len, followed.geodesics.nodes)) <= 2 * max(map(len, searched.geodesics.nodes))
+
+
+def test_in_doubt_the_shortest_is_found_again(monkeypatch):
+    """Curves that are followed as far as it takes stay behind where the base moves to another arm."""
+    monkeypatch.setattr("probgeo.geometry.manifold.FEW_STEPS", 30)
     S = data.spiral(100)
     manifold = Manifold(metrics.from_mixture(S, 10))
     first = logarithms(manifold, S[20], S)
