@@ -71,7 +71,7 @@ def test_geodesics_that_have_changed_much_are_searched_for_anew():
 
 
 def test_in_doubt_the_shortest_is_found_again(monkeypatch):
-    """Curves that are followed as far as it takes stay behind where the base moves to another arm."""
+    """Curves that are followed as far as it takes stay behind: the base moves to another arm."""
     monkeypatch.setattr("probgeo.geometry.manifold.FEW_STEPS", 30)
     S = data.spiral(100)
     manifold = Manifold(metrics.from_mixture(S, 10))
