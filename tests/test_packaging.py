@@ -58,8 +58,8 @@ def test_make_knows_the_targets_that_pages_name(name):
 
 # what the README claims, by the sentence of a measured page that says so
 CLAIMS = {
-    r"geodesic, length: mean coverage 0\.(\d+)": r"{} % of the lengths",
-    r"geodesic, position: mean coverage 0\.(\d+)": r"{} % of the positions",
+    r"geodesic, length: mean coverage ([\d.]+)": r"a share of {} of the lengths",
+    r"geodesic, position: mean coverage ([\d.]+)": r"{} of the positions",
     r"settings ([\d.]+) % of our geodesics are bad": r"{} % are bad",
     r"([\d.]+) % of theirs": r"{} % with SciPy",
     r"LogODESolver, failures included.* ([\d.]+) % of theirs": r"{} % with geomstats",

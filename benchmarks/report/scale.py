@@ -27,7 +27,7 @@ class Scale:
         (5, 100, 20),
         (10, 40, 6),
         (30, 8, 2),
-        (50, 3, 1),
+        (50, 4, 3),
     )  # dimension, pairs, and how many of them SciPy solves
     charts: tuple[int, ...] = (2, 3, 5, 10, 20, 50)  # dimensions of spheres and ellipsoids
     maps: tuple[int, ...] = (2, 10)  # dimensions of exponential maps
