@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch  # noqa: F401  (once it is loaded, functions may be its own)
 
 import probgeo
 from probgeo import (

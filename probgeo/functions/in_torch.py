@@ -78,6 +78,8 @@ class _Rows:
 
 
 def _to_numpy(out: torch.Tensor) -> np.ndarray:
+    if out.is_complex():
+        raise TypeError(f"functions must return real numbers, got {out.dtype}")
     return np.array(out.detach().cpu().numpy(), dtype=np.float64, order="C")
 
 
