@@ -400,6 +400,29 @@ class Curve:
         return np.clip(times, t0, t1)
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class CurveWithParameters(Curve):
+    """A posterior over curves and over unknown parameters that were found with them.
+
+    Attributes
+    ----------
+    parameters : Gaussian (..., P)
+        Their values, and how far they can be trusted: numerical errors, and uncertain conditions.
+    """
+
+    parameter_mean: np.ndarray
+    parameter_cov: np.ndarray
+
+    @property
+    def parameters(self) -> Gaussian:
+        return Gaussian.unchecked(self.parameter_mean, self.parameter_cov)
+
+    def __getitem__(self, index: Any) -> Self:
+        chosen = super().__getitem__(index)
+        mean, cov = self.parameter_mean[index], self.parameter_cov[index]
+        return replace(chosen, parameter_mean=mean, parameter_cov=cov)
+
+
 def joined_curves(parts: Sequence[Curve]) -> Curve:
     """Flat batches on one interval, one after the other."""
     if len(parts) == 1:
@@ -407,11 +430,11 @@ def joined_curves(parts: Sequence[Curve]) -> Curve:
     kind = type(parts[0].posterior)
     values: Any = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])
-        for field in fields(Curve)
+        for field in fields(parts[0])
         if field.name not in ("posterior", "t_span")
     }
     posterior = kind.joined([part.posterior for part in parts])
-    return Curve(posterior=posterior, t_span=parts[0].t_span, **values)
+    return type(parts[0])(posterior=posterior, t_span=parts[0].t_span, **values)
 
 
 def collected(parts: Sequence[tuple[np.ndarray, Curve]], batch_shape: tuple[int, ...]) -> Curve:

@@ -7,13 +7,13 @@ import numpy as np
 
 from probgeo._checks import as_float_array
 from probgeo.ode.curve import Curve
-from probgeo.ode.problem import Problem
+from probgeo.ode.problem import ConditionedProblem, Problem
 
 # another solution, a function t -> (..., D), or samples (..., T, D) at equal steps over t_span
 Guess = Curve | Callable[[float], Any] | np.ndarray
 
 
-def guess_samples(guess: Any, problem: Problem) -> np.ndarray:
+def guess_samples(guess: Any, problem: Problem | ConditionedProblem) -> np.ndarray:
     """The guess at equal steps over the interval, for every member: (B, T, D)."""
     if isinstance(guess, Curve):
         samples = guess.mean(np.linspace(*guess.t_span, 65))
@@ -35,6 +35,18 @@ def guess_samples(guess: Any, problem: Problem) -> np.ndarray:
         raise ValueError(
             f"guess must give values of shape {shape} at {count} times, got {samples.shape}"
         ) from error
+
+
+def shape_of_guess(guess: Guess | None, t0: float) -> tuple[int, ...]:
+    """(..., D) of its values at one time, () if there is no guess."""
+    if guess is None:
+        return ()
+    if isinstance(guess, Curve):
+        return (*guess.batch_shape, guess.dimension)
+    if callable(guess):
+        return np.shape(guess(t0))
+    shape = np.shape(guess)
+    return (*shape[:-2], *shape[-1:])
 
 
 def sample_states(samples: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

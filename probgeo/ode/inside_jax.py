@@ -1,32 +1,44 @@
 """Curves inside a program of JAX: `solve_ivp` and `solve_bvp` under `jit`, `vmap` and `grad`.
 
-The numbers are not known while JAX traces: what a curve is asked for becomes a callback that solves
-the problem when they are. See `callbacks` for that, and for derivatives.
+While JAX traces, numbers are not known; a callback solves the problem when they are. Axes that
+`vmap` adds are axes of the batch, so that all of its members are solved at a time.
+
+Derivatives are those of the implicit function theorem. With data and parameters x, the mean moves
+by dy(t) = S(t) dx, where the columns of S solve the ODE linearised along the curve. A solver knows
+them already: they are how the curve moves with uncertain data, for data of unit covariance, and
+with the parameters.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
 from probgeo._checks import as_t_span, is_traced
 from probgeo.functions import as_field
 from probgeo.gaussian import Gaussian, covariance_factor
-from probgeo.ode.callbacks import (
-    Inputs,
-    Statement,
-    as_times,
-    columns_of,
-    covariance_of,
-    diagnostic_of,
-    dtype_of,
-    mean_of,
-)
 from probgeo.ode.curve import OK, Curve, Source, as_source
 from probgeo.ode.problem import Kind, as_data, common_shape
+from probgeo.ode.statement import Solved, Statement, as_times, at_times
+
+WHOLE = ("status", "n_evaluations")  # diagnostics that are whole numbers
+
+
+class Inputs(NamedTuple):
+    """Numbers that a solution depends on; leading axes are a batch.
+
+    means: C arrays (*batch, D); covs: C arrays (*batch, D, D), or none if all data are certain;
+    leaves: the arrays of args, (*batch, ...).
+    """
+
+    means: tuple
+    covs: tuple
+    leaves: tuple
 
 
 def traced_initial(f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any) -> Any:
@@ -112,7 +124,7 @@ class TracedCurve:
         """What the covariances of the data make of the curve's: sum_c S_c(s) cov_c S_c(t)'."""
         first, second, shape = self._pairs(s, t)
         (means, covs, leaves), D = self._inputs, self.dimension
-        total = jnp.zeros((*self.batch_shape, first.size, D, D), dtype_of(means))
+        total = jnp.zeros((*self.batch_shape, first.size, D, D), jnp.result_type(*means))
         if covs:
             left, right = (
                 columns_of(self._statement, (d, False), x, means, leaves)[1]
@@ -188,23 +200,15 @@ class TracedCurve:
 
     def _diagnostic(self, name: str) -> jax.Array:
         means, _, leaves = self._inputs
-        return diagnostic_of(self._statement, name, means, leaves)
+        if name in WHOLE:  # does not move with the inputs
+            return _attribute(self._statement, name, *jax.lax.stop_gradient((means, leaves)))
+        return _real_attribute(self._statement, name, means, leaves)
 
     def _times(self, name: str, t: Any) -> tuple[Any, tuple[int, ...]]:
         """Times in one row, checked if they are known, and the shape they had."""
-        dtype = dtype_of(self._inputs.means)
+        dtype = jnp.result_type(*self._inputs.means)
         times = t if is_traced(t) else as_times(name, t, self.t_span)
         return jnp.asarray(times, dtype).reshape(-1), np.shape(times)
-
-
-class _KnownStatement(Statement):
-    """A problem that is solved already: only times are traced."""
-
-    def __init__(self, curve: Curve) -> None:
-        self.curve, self.t_span, self.leaf_axes = curve, curve.t_span, ()
-
-    def solve(self, *_: Any, **__: Any) -> Curve:
-        return self.curve
 
 
 class _KnownCurve(TracedCurve):
@@ -212,7 +216,7 @@ class _KnownCurve(TracedCurve):
 
     def __init__(self, curve: Curve) -> None:
         shape = np.zeros((*curve.batch_shape, curve.dimension))  # says no more than that
-        super().__init__(_KnownStatement(curve), Inputs((jnp.asarray(shape),), (), ()))
+        super().__init__(Solved(curve), Inputs((jnp.asarray(shape),), (), ()))
 
     def cov(
         self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total"
@@ -244,7 +248,9 @@ def _traced(
                 f"the arrays in args must have the batch axes {tuple(batch)} of the values in "
                 f"front, got shape {np.shape(leaf)}"
             )
-    _check(f, order, D, tree, [np.shape(x)[len(batch) :] for x in leaves], leaves)
+    zeros = [np.zeros((1, *np.shape(x)[len(batch) :]), jnp.result_type(x)) for x in leaves]
+    as_args = partial(jax.tree.unflatten, tree)
+    as_field(f, order, D, args=as_args(zeros), batch_shape=(1,))  # so that f is checked
     if is_traced(guess):
         raise TypeError("guess must be known: inside jit, vmap or grad it cannot be traced")
     dtype = jnp.result_type(float, *[g.mean for g in gaussians.values()], *leaves)
@@ -254,13 +260,189 @@ def _traced(
         shape = (*batch, D, D)
         covs = [jnp.broadcast_to(jnp.asarray(g.cov, dtype), shape) for g in gaussians.values()]
     axes = tuple(np.ndim(leaf) - len(batch) for leaf in leaves)
-    statement = Statement(f, as_t_span(t_span), kind, order, solver, guess, (tree, axes))
+    statement = Statement(f, as_t_span(t_span), kind, order, solver, guess, (as_args, axes))
     arrays = tuple(jnp.asarray(leaf) for leaf in leaves)
     return TracedCurve(statement, Inputs(tuple(means), tuple(covs), arrays))
 
 
-def _check(f: Any, order: int, D: int, tree: Any, shapes: list, leaves: list) -> None:
-    """That f can be called, before it is."""
-    dtypes = [np.dtype(jnp.result_type(leaf)) for leaf in leaves]
-    zeros = [np.zeros((1, *shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-    as_field(f, order, D, args=jax.tree.unflatten(tree, zeros), batch_shape=(1,))
+# --- what a program asks of a curve: one callback each ----------------------------------------
+
+
+def _callback(answer: Callable, outputs: Any, times: tuple, means: tuple, leaves: tuple) -> Any:
+    """answer(times, means, leaves) on arrays of NumPy, as a part of a program.
+
+    Times (T,) get the axes of the batch in front, of length one, and so does everything under
+    `vmap`: leading axes always broadcast.
+    """
+    axes = means[0].ndim - 1
+    given = (tuple(t.reshape((1,) * axes + t.shape) for t in times), means, leaves)
+    types = jax.tree.map(lambda x: np.dtype(x.dtype), given)
+    wanted = jax.tree.map(lambda x: np.dtype(x.dtype), outputs)
+
+    def host(arrays: Any) -> Any:
+        out = answer(*jax.tree.map(lambda x, dtype: _unpacked(np.asarray(x), dtype), arrays, types))
+        return jax.tree.map(lambda x, dtype: _packed(np.asarray(x, dtype)), out, wanted)
+
+    packed = jax.tree.map(lambda x: jax.eval_shape(_packed, x), outputs)
+    out = jax.pure_callback(host, packed, jax.tree.map(_packed, given), vmap_method="expand_dims")
+    return jax.tree.map(_unpacked, out, wanted)
+
+
+def _packed(x: Any) -> Any:
+    """Numbers of 64 bits as pairs of 32 bits, along a new last axis.
+
+    Callbacks may run in a thread where JAX does not know that it was told to compute with 64 bits,
+    and rounds what they get and return.
+    """
+    if x.dtype.itemsize < 8:
+        return x
+    if isinstance(x, np.ndarray):
+        return np.array(x, order="C")[..., None].view(np.uint32)
+    return jax.lax.bitcast_convert_type(x, jnp.uint32)
+
+
+def _unpacked(x: Any, dtype: np.dtype) -> Any:
+    """The numbers of 64 bits again."""
+    if dtype.itemsize < 8:
+        return x
+    if isinstance(x, np.ndarray):
+        return np.array(x, order="C").view(dtype)[..., 0]
+    return jax.lax.bitcast_convert_type(x, dtype)
+
+
+def _along(
+    statement: Statement,
+    questions: list[tuple[Callable, tuple[int, ...]]],
+    times: tuple[jax.Array, ...],
+    means: tuple,
+    leaves: tuple,
+    columns: tuple[bool, bool] = (False, False),
+) -> list[jax.Array]:
+    """Answers (*batch, T, ...) to question(posterior, *times (T,)), of which the shapes are given.
+
+    `columns`: whether the curve is to know how it moves with its data, and with its parameters.
+    """
+    dtype, lead = jnp.result_type(*means), (*means[0].shape[:-1], times[0].size)
+    outputs = [jax.ShapeDtypeStruct((*lead, *shape), dtype) for _, shape in questions]
+
+    def answers(times: tuple, means: tuple, leaves: tuple) -> list[np.ndarray]:
+        curve = statement.solve(means, leaves, *columns)
+        return [at_times(curve, times, question) for question, _ in questions]
+
+    return _callback(answers, outputs, times, means, leaves)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def mean_of(
+    statement: Statement, derivative: int, t: jax.Array, means: tuple, leaves: tuple
+) -> jax.Array:
+    """The mean (*batch, T, D)."""
+    question = lambda p, t: p.mean(t, derivative), means[0].shape[-1:]
+    return _along(statement, [question], (t,), means, leaves)[0]
+
+
+@partial(mean_of.defjvp, symbolic_zeros=True)
+def _mean_jvp(statement: Statement, derivative: int, primals: tuple, tangents: tuple) -> tuple:
+    """dy(t) = S(t) d(data, args) + y'(t) dt: linear in the tangents, so that it can be reversed."""
+    t, means, leaves = primals
+    dt, dmeans, dleaves = tangents
+    of_leaves = [
+        None if _is_zero(dx) else dx.reshape(*dx.shape[: dx.ndim - k], -1)
+        for x, dx, k in zip(leaves, dleaves, statement.leaf_axes, strict=True)
+        if _is_real(x)
+    ]
+    moves = [None if _is_zero(dx) else dx for dx in dmeans] + of_leaves
+    if all(dx is None for dx in moves):
+        values = mean_of(statement, derivative, t, means, leaves)
+        change = jnp.zeros_like(values)
+    else:
+        by_args = any(dx is not None for dx in of_leaves)
+        values, S = _mean_and_slopes(statement, (derivative, by_args), t, means, leaves)
+        change = jnp.zeros_like(values)
+        sizes = [x.shape[-1] for x in means] + _sizes(statement, leaves)
+        for dx, size, end in zip(moves, sizes, np.cumsum(sizes), strict=True):
+            if dx is not None:
+                part = S[..., end - size : end]
+                change += jnp.einsum("...tij,...j->...ti", part, dx.astype(values.dtype))
+    if not _is_zero(dt):
+        change += mean_of(statement, derivative + 1, t, means, leaves) * dt[:, None]
+    return values, change
+
+
+def _is_zero(tangent: Any) -> bool:
+    return isinstance(tangent, SymbolicZero)
+
+
+def _is_real(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _sizes(statement: Statement, leaves: tuple) -> list[int]:
+    """How many parameters of one member each array of real numbers holds."""
+    return [
+        int(np.prod(x.shape[x.ndim - k :]))
+        for x, k in zip(leaves, statement.leaf_axes, strict=True)
+        if _is_real(x)
+    ]
+
+
+def _without_derivatives(function: Callable, what: str) -> Callable:
+    """A function of arrays that refuses to be differentiated."""
+    wrapped = jax.custom_jvp(function, nondiff_argnums=(0, 1))
+
+    def refuse(statement: Statement, derivative: Any, primals: tuple, tangents: tuple) -> tuple:
+        if all(map(_is_zero, jax.tree.leaves(tangents, is_leaf=_is_zero))):
+            out = wrapped(statement, derivative, *primals)
+            return out, jax.tree.map(jnp.zeros_like, out)
+        raise NotImplementedError(
+            f"{what} of a curve have no derivatives with respect to data, parameters and times: "
+            "use jax.lax.stop_gradient, or differentiate means only"
+        )
+
+    wrapped.defjvp(refuse, symbolic_zeros=True)
+    return wrapped
+
+
+def _mean_and_columns(
+    statement: Statement, wanted: tuple[int, bool], t: jax.Array, means: tuple, leaves: tuple
+) -> list[jax.Array]:
+    """The mean (*batch, T, D), and the columns S (*batch, T, D, R), of one solve."""
+    derivative, by_args = wanted
+    D = means[0].shape[-1]
+    R = D * len(means) + (sum(_sizes(statement, leaves)) if by_args else 0)
+    mean = lambda p, t: p.mean(t, derivative), (D,)
+    columns = lambda p, t: p.boundary_columns(t, derivative)[..., :R], (D, R)
+    return _along(statement, [mean, columns], (t,), means, leaves, (True, by_args))
+
+
+_mean_and_slopes = _without_derivatives(_mean_and_columns, "second derivatives")
+columns_of = _without_derivatives(_mean_and_columns, "error bars")
+
+
+@partial(_without_derivatives, what="error bars")
+def covariance_of(
+    statement: Statement,
+    wanted: tuple[tuple[int, int], Source],
+    s: jax.Array,
+    t: jax.Array,
+    means: tuple,
+    leaves: tuple,
+) -> jax.Array:
+    """Covariances (*batch, T, D, D) of the pairs of times s, t (T,)."""
+    D = means[0].shape[-1]
+    question = lambda p, s, t: p.cov(s, t, *wanted), (D, D)
+    return _along(statement, [question], (s, t), means, leaves)[0]
+
+
+def _attribute(statement: Statement, name: str, means: tuple, leaves: tuple) -> jax.Array:
+    """An attribute (*batch,) of the curve."""
+    dtype = np.dtype(np.int32) if name in WHOLE else jnp.result_type(*means)
+
+    def answer(times: tuple, means: tuple, leaves: tuple) -> np.ndarray:
+        return getattr(statement.solve(means, leaves, by_data=False, by_args=False), name)
+
+    out = jax.ShapeDtypeStruct(means[0].shape[:-1], dtype)
+    return _callback(answer, out, (), means, leaves)
+
+
+_real_attribute = _without_derivatives(_attribute, "diagnostics")

@@ -8,11 +8,9 @@ stationary one can give the derivatives of its radial profile instead.
 
 import copy
 import math
-import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -48,7 +46,7 @@ class Kernel:
         """d^i/ds^i d^j/dt^j k(s, t), elementwise on arrays that broadcast."""
         if type(self).__call__ is Kernel.__call__:
             raise TypeError(f"{type(self).__name__} must define __call__(s, t) or derivative")
-        return _Automatic.of(self)(i, j, s, t)
+        return _by_jax(self, i, j, s, t)
 
     def matrix(
         self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray
@@ -61,68 +59,21 @@ class Kernel:
         return np.stack(rows, axis=-3)
 
 
-class _Automatic:
-    """Derivatives of k(s, t) by JAX, which is imported here and only here.
+def _by_jax(kernel: Kernel, i: int, j: int, s: Any, t: Any) -> np.ndarray:
+    """Derivatives of a kernel's `__call__` by automatic differentiation."""
+    from probgeo.functions.in_jax import TRACER_ERRORS, mixed_derivatives
 
-    Compiled once for each kernel and highest order, for a few numbers of rows.
-    """
-
-    known: ClassVar[dict[int, "_Automatic"]] = {}  # by the identity of the kernel
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = weakref.ref(kernel)
-        self.attributes = dict(vars(kernel))
-        self.compiled: dict[int, Callable] = {}
-
-    @classmethod
-    def of(cls, kernel: Kernel) -> "_Automatic":
-        """Those of this kernel, anew if one of its attributes has been replaced."""
-        key, now = id(kernel), vars(kernel)
-        if key not in cls.known:
-            weakref.finalize(kernel, cls.known.pop, key, None)
-        elif [*map(id, cls.known[key].attributes.values())] == [*map(id, now.values())]:
-            return cls.known[key]
-        cls.known[key] = cls(kernel)
-        return cls.known[key]
-
-    def function(self, s: Any, t: Any) -> Any:
-        kernel = self.kernel()
-        assert kernel is not None
-        return kernel(s, t)
-
-    def __call__(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
-        import jax
-
-        from probgeo.functions.in_jax import double_precision, rounded_up
-
-        first, second = np.broadcast_arrays(np.asarray(s, dtype=float), np.asarray(t, dtype=float))
-        count, highest = first.size, max(i, j)
-        padded = np.full((2, rounded_up(count)), 0.5)
-        padded[0, :count], padded[1, :count] = first.ravel(), second.ravel()
-        with double_precision():
-            if highest not in self.compiled:
-                self.compiled[highest] = jax.jit(jax.vmap(self._up_to(highest)))
-            try:
-                table = self.compiled[highest](*padded)
-            except jax.errors.TracerArrayConversionError as error:
-                raise TypeError(
-                    f"{type(self.kernel()).__name__} must be written with jax.numpy for its "
-                    "derivatives to be taken; with NumPy, define derivative(i, j, s, t) instead"
-                ) from error
-            return np.array(table[i][j], dtype=float)[:count].reshape(first.shape)
-
-    def _up_to(self, highest: int) -> Callable:
-        """(s, t) -> all derivatives of orders up to (highest, highest), as lists of lists."""
-        import jax
-
-        rows = [self.function]
-        for _ in range(highest):
-            rows.append(jax.grad(rows[-1], 0))
-        table = [[row] for row in rows]
-        for row in table:
-            for _ in range(highest):
-                row.append(jax.grad(row[-1], 1))
-        return lambda s, t: [[entry(s, t) for entry in row] for row in table]
+    first, second = np.broadcast_arrays(np.asarray(s, dtype=float), np.asarray(t, dtype=float))
+    highest = max(i, j)
+    try:
+        rows = first.reshape(-1, 1), second.reshape(-1, 1)
+        table = mixed_derivatives(kernel.__call__, highest, *rows)
+    except TRACER_ERRORS as error:
+        raise TypeError(
+            f"{type(kernel).__name__} must be written with jax.numpy for its derivatives to be "
+            "taken; with NumPy, define derivative(i, j, s, t) instead"
+        ) from error
+    return table[i * (highest + 1) + j].reshape(first.shape)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ class PiecewisePosterior(Posterior):
 
     Mean: sum_k pieces[e, k] s^k on element e. Boundary: U(s) U(t)' with columns U that are
     polynomials alike. Numerical: E_i(t) = g_i(t) Z_i(t), with g the envelope, and Z_i independent
-    error processes of the Wiener `Shape`.
+    error processes of the Wiener `Shape`. Ends that are not given have an error of their own, of
+    the variance `free`, that fades along a line towards the other end.
 
     Attributes
     ----------
@@ -56,7 +57,8 @@ class PiecewisePosterior(Posterior):
     spread (elements, degree + 1, D, R), or None if all data are certain
     envelope (rows, D) : g at the nodes; in between cubic, without overshoot
     order : of the ODE, and so of the shape: derivatives up to it have error bars
-    pinned : whether both ends are given
+    pinned : whether the shape vanishes at both ends
+    free (B, 2, D) : variances that Z has nevertheless at its ends, or None
     """
 
     t: np.ndarray
@@ -66,6 +68,7 @@ class PiecewisePosterior(Posterior):
     envelope: np.ndarray
     order: int
     pinned: bool
+    free: np.ndarray | None = None
 
     @classmethod
     def empty(cls, dimension: int, order: int, pinned: bool) -> "PiecewisePosterior":
@@ -94,7 +97,10 @@ class PiecewisePosterior(Posterior):
         elements = rows_of(elements_of(self.offsets), members)
         spread = None if self.spread is None else self.spread[elements]
         pieces = self.pieces[elements]
-        return PiecewisePosterior(t, offsets, pieces, spread, envelope, self.order, self.pinned)
+        free = None if self.free is None else self.free[members]
+        return PiecewisePosterior(
+            t, offsets, pieces, spread, envelope, self.order, self.pinned, free
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Any]) -> "PiecewisePosterior":
@@ -103,7 +109,10 @@ class PiecewisePosterior(Posterior):
         spread = None
         if parts[0].spread is not None:
             spread = np.concatenate([part.spread for part in parts])
-        return cls(t, offsets, pieces, spread, envelope, parts[0].order, parts[0].pinned)
+        free = None
+        if parts[0].free is not None:
+            free = np.concatenate([part.free for part in parts])
+        return cls(t, offsets, pieces, spread, envelope, parts[0].order, parts[0].pinned, free)
 
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
         member, times = self._everyone(t)
@@ -179,6 +188,9 @@ class PiecewisePosterior(Posterior):
         factor = std[:, None] * covariance_factor(joint / np.outer(unit, unit))
         noise = rng.standard_normal((n, T * q, self.dimension))
         Z = (factor @ noise).reshape(n, T, q, self.dimension)
+        if self.free is not None:
+            at_ends = np.sqrt(self.free[m]) * rng.standard_normal((n, 2, self.dimension))
+            Z = Z + np.einsum("tqe,nei->ntqi", self._lines(np.full(T, m), t, q), at_ends)
         g = self._envelope(np.full(T, m), t, q)
         parts = [
             sum(_binomial(d, k) * g[:, d - k] * Z[:, :, k] for k in range(d + 1)) for d in orders
@@ -198,12 +210,37 @@ class PiecewisePosterior(Posterior):
             for j in range(e + 1):
                 share = _binomial(d, i) * _binomial(e, j) * k[:, i, j, None]
                 total += share * gs[:, d - i] * gt[:, e - j]
+        if self.free is not None:
+            free = self.free[member]
+            for end in range(2):
+                by_s = self._faded(self._lines(member, at_s, d + 1)[..., end], gs, d)
+                by_t = self._faded(self._lines(member, at_t, e + 1)[..., end], gt, e)
+                total += by_s * by_t * free[:, end]
         return total
+
+    def _lines(self, member: np.ndarray, t: np.ndarray, count: int) -> np.ndarray:
+        """The lines 1 - l and l from one end to the other, and derivatives: (n, count, 2)."""
+        begin, end = self.t[self.offsets[member]], self.t[self.offsets[member + 1] - 1]
+        out = np.zeros((len(t), count, 2))
+        out[:, 0, 1] = (t - begin) / (end - begin)
+        out[:, 0, 0] = 1.0 - out[:, 0, 1]
+        if count > 1:
+            out[:, 1, 1] = 1.0 / (end - begin)
+            out[:, 1, 0] = -out[:, 1, 1]
+        return out
+
+    @staticmethod
+    def _faded(line: np.ndarray, g: np.ndarray, d: int) -> np.ndarray:
+        """The d-th derivative (n, D) of a line (n, d + 1) times the envelope (n, d + 1, D)."""
+        return sum(
+            (_binomial(d, i) * line[:, i, None] * g[:, d - i] for i in range(d + 1)),
+            start=np.zeros(g[:, 0].shape),
+        )
 
     def _has_error_bars(self, derivative: int) -> None:
         if derivative > self.order:
             raise ValueError(
-                f"error bars are known of derivatives up to {self.order}, the order of the ODE, "
+                f"error bars are known of derivatives up to {self.order} of this curve, "
                 f"got derivative={derivative}"
             )
 

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from probgeo._checks import as_float_array, as_t_span
+from probgeo._checks import as_float_array, as_t_span, as_whole_number
 from probgeo.functions import Field, as_field
+from probgeo.functions.trees import as_parameter, leaves_of, rebuilt
 from probgeo.gaussian import Gaussian, covariance_factor
+from probgeo.ode.conditions import Conditions, compiled, dimension_of
+from probgeo.ode.singular import WithSingularTerm, check_smooth_start
 
 Kind = Literal["initial", "boundary"]
-MEMORY = 2**28  # bytes for the members that are solved, or evaluated, at a time
 
 
 @dataclass(frozen=True)
@@ -79,16 +82,114 @@ class Problem:
         return np.full(self.count, self.t0), state, np.arange(self.count)
 
 
-def members_at_a_time(bytes_each: int) -> int:
-    """How many members fit into memory together."""
-    return max(1, MEMORY // max(1, bytes_each))
+@dataclass(frozen=True)
+class ConditionedProblem:
+    """y^(order) = f(t, y, ..., p) on [t0, t1] for B members, with any conditions.
+
+    Attributes
+    ----------
+    f : as the user gave it
+    args : tree of arrays with one row a member, or None
+    conditions : Conditions
+    parameters : array (B, P)
+        First guesses of the unknown parameters p.
+    S : array (D, D) or None
+        Of a singular term S y / (t - t0) beside f.
+    """
+
+    f: Any
+    args: Any
+    t0: float
+    t1: float
+    order: int
+    dimension: int
+    conditions: Conditions
+    parameters: np.ndarray
+    batch_shape: tuple[int, ...]
+    S: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.parameters)
+
+    @property
+    def duration(self) -> float:
+        return self.t1 - self.t0
+
+    @cached_property
+    def field(self) -> Field:
+        """f, where no parameter is unknown."""
+        return self._as_field(self.args, self.count)
+
+    def field_with(self, members: np.ndarray, p: np.ndarray) -> Field:
+        """f for some members, numbered anew, with the parameters p (B, P)."""
+        own = [leaf[members] for leaf in leaves_of(self.args)]
+        tree = p if self.args is None else (p, rebuilt(self.args, own))
+        return self._as_field(tree, len(members))
+
+    def _as_field(self, args: Any, count: int) -> Field:
+        field = as_field(self.f, self.order, self.dimension, args=args, batch_shape=(count,))
+        return field if self.S is None else WithSingularTerm(field, self.S, self.t0)
+
+
+def conditioned_problem(
+    f: Any,
+    t_span: Any,
+    conditions: Any,
+    order: Any,
+    dimension: int | None,
+    parameters: Any,
+    args: Any,
+    guessed: tuple[int, ...],
+    S: Any = None,
+) -> ConditionedProblem:
+    """Validate and normalise what `solve_bvp` was given with conditions."""
+    t0, t1 = as_t_span(t_span)
+    if as_whole_number("order", order, 1) > 4:
+        raise ValueError(f"order must be at most 4, got {order}")
+    listed = list(conditions)
+    S = None if S is None else _as_singular(S, order)
+    if dimension is None and S is not None:
+        dimension = len(S)
+    if dimension is None:
+        dimension = dimension_of(listed, guessed)
+    first = as_float_array("parameters", [] if parameters is None else parameters)
+    if first.ndim == 0:
+        raise ValueError("parameters must have shape (..., P), got a number")
+    if first.shape[-1] and isinstance(f, Field):
+        raise TypeError("f must be a function of p, not a Field, where parameters are unknown")
+    found, batch = compiled(listed, (t0, t1), order, dimension, first, guessed[:-1])
+    if S is not None:
+        if len(S) != dimension:
+            raise ValueError(f"S must have shape (D, D) with D = {dimension}, got {S.shape}")
+        check_smooth_start(S, found)
+    P = first.shape[-1]
+    flat = np.array(np.broadcast_to(first, (*batch, P)).reshape(int(np.prod(batch)), P))
+    leaves = [as_parameter(leaf, batch) for leaf in leaves_of(args)]
+    tree = None if args is None else rebuilt(args, leaves)
+    problem = ConditionedProblem(f, tree, t0, t1, order, dimension, found, flat, batch, S)
+    members = np.arange(problem.count)
+    field = problem.field_with(members, flat) if P else problem.field
+    if P and not field.by_args(
+        np.full(1, 0.5 * (t0 + t1)), np.ones((1, order, dimension)), members[:1]
+    ):
+        raise ValueError("f has no derivatives by its parameters")
+    return problem
+
+
+def _as_singular(S: Any, order: int) -> np.ndarray:
+    matrix = as_float_array("S", S)
+    if order != 1:
+        raise ValueError(f"S is for first-order systems, order=1, got order={order}")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"S must have shape (D, D), got {matrix.shape}")
+    return matrix
 
 
 def initial_value_problem(
-    f: Callable | Field, t_span: Any, y0: Any, dy0: Any = None, args: Any = None
+    f: Callable | Field, t_span: Any, data: dict[str, Any], args: Any = None
 ) -> Problem:
-    """Validate and normalise what `solve_ivp` was given."""
-    data = {"y0": y0} if dy0 is None else {"y0": y0, "dy0": dy0}
+    """Validate and normalise what `solve_ivp` was given; `data` by name, y0 and its derivatives."""
     return _problem(f, t_span, data, args, "initial", order=len(data))
 
 

@@ -12,6 +12,7 @@ value problems Z' is free there and Z(t1) = 0, so that Z(t) = X(t) - (t - t0)/(t
 terms of the process X of the initial value problem. All covariances are polynomials on elements.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,27 +20,7 @@ import numpy as np
 from probgeo._loops import loop
 from probgeo.ragged import elements_of, members_of
 
-
-@loop
-def states_at_nodes(t: np.ndarray, offsets: np.ndarray, states: np.ndarray) -> None:
-    """Covariances of (Z, ..., Z^(q-1)) at the nodes (rows, q, q): P' = F P F' + Q a step.
-
-    Q has the variances of the integrals of a bridge: h^3/12 of the first, h^5/45 of the second,
-    h^4/24 between them.
-    """
-    order = states.shape[1]
-    for m in range(len(offsets) - 1):
-        states[offsets[m]] = 0.0
-        for n in range(offsets[m], offsets[m + 1] - 1):
-            h = t[n + 1] - t[n]
-            if order == 1:
-                states[n + 1, 0, 0] = states[n, 0, 0] + h**3 / 12.0
-                continue
-            zz, zv, vv = states[n, 0, 0], states[n, 0, 1], states[n, 1, 1]
-            states[n + 1, 0, 0] = zz + 2.0 * h * zv + h * h * vv + h**5 / 45.0
-            states[n + 1, 0, 1] = zv + h * vv + h**4 / 24.0
-            states[n + 1, 1, 0] = states[n + 1, 0, 1]
-            states[n + 1, 1, 1] = vv + h**3 / 12.0
+FACTORIAL = tuple(float(math.factorial(k)) for k in range(6))
 
 
 @loop
@@ -56,9 +37,6 @@ def search(
             else:
                 high = middle
         rows[n] = low
-
-
-FACTORIAL = (1.0, 1.0, 2.0, 6.0)
 
 
 @loop
@@ -94,19 +72,31 @@ def free_covariance(
             i, j = order - p, order - q  # times that b is integrated
             C[p, q] = motion(i, j, a, b)
             C[p, q] -= a ** (i + 1) * b ** (j + 1) / (FACTORIAL[i + 1] * FACTORIAL[j + 1] * h)
-    if order == 1:
-        C[0, 0] += states[row, 0, 0]
-    else:
-        zz, zv, vv = states[row, 0, 0], states[row, 0, 1], states[row, 1, 1]
-        C[0, 0] += zz + (a + b) * zv + a * b * vv
-        C[0, 1] += zv + a * vv
-        C[1, 0] += zv + b * vv
-        C[1, 1] += vv
+            for k in range(p, order):
+                for j in range(q, order):
+                    by_a, by_b = a ** (k - p) / FACTORIAL[k - p], b ** (j - q) / FACTORIAL[j - q]
+                    C[p, q] += by_a * by_b * states[row, k, j]
     if last != row:
         for p in range(order + 1):
-            if order == 2:
-                C[p, 0] += (r - until) * C[p, 1]
+            for q in range(order):
+                for j in range(q + 1, order):
+                    C[p, q] += (r - until) ** (j - q) / FACTORIAL[j - q] * C[p, j]
             C[p, order] = 0.0
+
+
+@loop
+def states_at_nodes(t: np.ndarray, offsets: np.ndarray, states: np.ndarray) -> None:
+    """Covariances of (Z, ..., Z^(q-1)) at the nodes (rows, q, q): P' = F P F' + Q a step.
+
+    F and Q as in `free_covariance`, at the end of an element.
+    """
+    order = states.shape[1]
+    C = np.empty((order + 1, order + 1))
+    for m in range(len(offsets) - 1):
+        states[offsets[m]] = 0.0
+        for n in range(offsets[m], offsets[m + 1] - 1):
+            free_covariance(t, n, n, states, t[n + 1], t[n + 1], C)
+            states[n + 1] = C[:order, :order]
 
 
 @loop
@@ -160,7 +150,7 @@ class Shape:
     Attributes
     ----------
     t (rows,), offsets (members + 1,) : the meshes
-    order : 1 or 2, of the ODE
+    order : of the ODE, up to 4
     pinned : whether Z vanishes at both ends
     states (rows, q, q) : covariances of (Z, ..., Z^(q-1)) at the nodes, not pinned
     """

@@ -1,18 +1,25 @@
 """`solve_ivp` and `solve_bvp`: an ODE and its data in, a posterior over curves out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from probgeo._checks import is_traced
+from probgeo._checks import as_t_span, is_traced
 from probgeo.functions.trees import leaves_of
 from probgeo.gaussian import Gaussian
+from probgeo.ode.conditions import Condition, at
 from probgeo.ode.curve import NOT_FINITE, OK, Curve, warn
+from probgeo.ode.guess import Guess, shape_of_guess
 from probgeo.ode.markov import Markov
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ode.problem import Problem, boundary_value_problem, initial_value_problem
+from probgeo.ode.problem import (
+    Problem,
+    boundary_value_problem,
+    conditioned_problem,
+    initial_value_problem,
+)
 
 
 class Solver(Protocol):
@@ -26,6 +33,8 @@ def solve_ivp(
     t_span: Any,
     y0: Any,
     dy0: Any = None,
+    d2y0: Any = None,
+    d3y0: Any = None,
     *,
     solver: Solver | None = None,
     args: Any = None,
@@ -35,13 +44,13 @@ def solve_ivp(
     Parameters
     ----------
     f : callable
-        f(t, y) for y' = f or, if `dy0` is given, f(t, y, dy) for y'' = f. Written with jax.numpy
-        for one point, y and dy of shape (D,); or with NumPy or PyTorch for many rows at once, see
-        `probgeo.functions`.
+        f(t, y) for y' = f or, if `dy0` is given, f(t, y, dy) for y'' = f, and so on up to
+        f(t, y, dy, d2y, d3y). Written with jax.numpy for one point, y and dy of shape (D,); or with
+        NumPy or PyTorch for many rows at once, see `probgeo.functions`.
     t_span : (t0, t1)
         Interval, t0 < t1.
-    y0, dy0 : array (..., D) or Gaussian
-        Initial value (and slope) at t0; leading axes are a batch.
+    y0, dy0, d2y0, d3y0 : array (..., D) or Gaussian
+        Initial value (and derivatives below the order of the ODE) at t0; leading axes are a batch.
     solver : optional
         One of `probgeo.solvers`; `solvers.Markov()` by default.
     args : pytree of arrays, optional
@@ -60,36 +69,59 @@ def solve_ivp(
     >>> curve.mean([0.0, 2.0]).shape
     (2, 1)
     """
-    data = {"y0": y0} if dy0 is None else {"y0": y0, "dy0": dy0}
+    data = _initial_data(y0, dy0, d2y0, d3y0)
     if _is_traced(data, args):
         from probgeo.ode.inside_jax import traced_initial
 
         return traced_initial(f, t_span, data, as_solver(solver), args)
-    return _solve(initial_value_problem(f, t_span, y0, dy0, args), solver, None)
+    return _solve(initial_value_problem(f, t_span, data, args), solver, None)
 
 
 def solve_bvp(
     f: Callable,
     t_span: Any,
-    ya: Any,
-    yb: Any,
+    ya: Any = None,
+    yb: Any = None,
     *,
+    conditions: Sequence[Condition] | None = None,
+    parameters: Any = None,
+    order: int = 2,
+    dimension: int | None = None,
+    S: Any = None,
     solver: Solver | None = None,
-    guess: Any = None,
+    guess: Guess | None = None,
     args: Any = None,
 ) -> Curve:
-    """Posterior over the solution of the boundary value problem y'' = f(t, y, dy).
+    """Posterior over the solution of a boundary value problem.
+
+    By default of y'' = f(t, y, dy) with y given at both ends; with `conditions` of ODEs of order 1
+    to 4 with values, slopes, periods, or any function of them.
 
     Parameters
     ----------
     f : callable
-        As for `solve_ivp`.
+        As for `solve_ivp`: f(t, y) if `order` is 1, f(t, y, dy) if it is 2, and so on. With
+        conditions it is never evaluated at the ends of the interval, where it may be singular.
     t_span : (t0, t1)
         Interval, t0 < t1.
-    ya, yb : array (..., D) or Gaussian
+    ya, yb : array (..., D) or Gaussian, optional
         Values at t0 and t1; leading axes are a batch.
+    conditions : list, optional
+        What else is known of the solution: `at`, `robin`, `periodic` and `condition`, as many
+        numbers in all, ya and yb included, as there are unknowns: order D + P.
+    parameters : array (..., P), optional
+        First guesses of unknown parameters p, found with the curve: f gets p (P,) last (or the pair
+        (p, args), if there are args), so do functions in conditions. The result has them as
+        `parameters`, a Gaussian.
+    order : int
+        Of the ODE, 1 to 4.
+    dimension : int, optional
+        D, if neither conditions nor guess tell; 1 if conditions have plain numbers only.
+    S : array (D, D), optional
+        Of a singular term: the ODE is y' = f(t, y) + S y / (t - t0), with `order` 1. Solutions
+        that are smooth at t0 have S y(t0) = 0; the conditions must not contradict that.
     solver : optional
-        One of `probgeo.solvers`; `solvers.Markov()` by default.
+        One of `probgeo.solvers`; `solvers.Markov()` by default, the only one for conditions.
     guess : Curve, function or array, optional
         Where to start instead of the straight line: another solution, a function t -> (..., D),
         or samples (..., T, D) at equal steps over t_span.
@@ -103,16 +135,46 @@ def solve_bvp(
 
     Examples
     --------
-    >>> from probgeo import solve_bvp
+    >>> from probgeo import at, solve_bvp
     >>> curve = solve_bvp(lambda t, y, dy: -y, (0.0, 1.0), [0.0], [1.0])
     >>> bool(curve.converged)
     True
+
+    The eigenvalue k^2 of y'' = -k^2 y that is next to 9, with its error bar:
+
+    >>> wave = lambda t, y, dy, p: -(p[0] ** 2) * y
+    >>> start = lambda t: [0.3 * np.sin(3.0 * t)]
+    >>> curve = solve_bvp(wave, (0.0, np.pi), [0.0], [0.0], conditions=[at(0.0, dy=1.0)],
+    ...                   parameters=[2.9], guess=start)
+    >>> bool(abs(curve.parameters.mean[0] - 3.0) < 1e-6)
+    True
     """
-    if _is_traced({"ya": ya, "yb": yb}, args):
+    general = conditions is not None or parameters is not None or order != 2 or S is not None
+    if _is_traced({"ya": ya, "yb": yb, "parameters": parameters}, args):
+        if general:
+            raise TypeError(
+                "conditions, parameters and order are not available inside JAX transformations"
+            )
         from probgeo.ode.inside_jax import traced_boundary
 
         return traced_boundary(f, t_span, {"ya": ya, "yb": yb}, as_solver(solver), guess, args)
-    return _solve(boundary_value_problem(f, t_span, ya, yb, args), solver, guess)
+    if not general:
+        if ya is None or yb is None:
+            raise TypeError("solve_bvp needs ya and yb, or conditions")
+        return _solve(boundary_value_problem(f, t_span, ya, yb, args), solver, guess)
+    method = as_solver(solver)
+    if not isinstance(method, Markov):
+        raise TypeError(f"conditions need solvers.Markov, got {type(method).__name__}")
+    ends = [at(t, y=y) for t, y in zip(as_t_span(t_span), (ya, yb), strict=True) if y is not None]
+    problem = conditioned_problem(
+        f, t_span, [*ends, *(conditions or ())], order, dimension, parameters, args,
+        shape_of_guess(guess, as_t_span(t_span)[0]), S,
+    )  # fmt: skip
+    from probgeo.ode.markov.general import solve_general
+
+    curve = _with_error_bars(solve_general(problem, method, guess))
+    warn(curve, "solutions", stacklevel=2)
+    return curve
 
 
 def as_solver(solver: Any) -> Solver:
@@ -122,6 +184,16 @@ def as_solver(solver: Any) -> Solver:
     if isinstance(solver, type) or not callable(getattr(solver, "solve", None)):
         raise TypeError(f"solver must be one of probgeo.solvers, such as Markov(), got {solver!r}")
     return solver
+
+
+def _initial_data(*values: Any) -> dict[str, Any]:
+    """y0 and the derivatives that are given, by name: none may be left out in between."""
+    names = ("y0", "dy0", "d2y0", "d3y0")
+    given = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    missing = [name for name in names[: len(given)] if name not in given]
+    if missing:
+        raise TypeError(f"solve_ivp was given {', '.join(given)}: {missing[0]} is missing")
+    return given
 
 
 def _solve(problem: Problem, solver: Any, guess: Any) -> Curve:

@@ -22,6 +22,7 @@ from probgeo.ode.dense.sweeps import damped_sweeps
 from probgeo.ode.dense.unit import Evaluations
 from probgeo.ode.kernels import IntegratedWiener, Kernel, Matern, SquaredExponential
 from probgeo.ode.problem import boundary_value_problem
+from probgeo.ragged import members_at_a_time
 from tests.ode.reference import condition
 
 A0 = np.array([[-2.0, 0.5], [0.3, -1.0]])
@@ -352,7 +353,8 @@ def test_chunks_and_threads_give_the_same(monkeypatch, options, threads):
     solver = solvers.Dense(n_points=6, **options)
     whole = solve_bvp(linear_field, (0.0, 1.0), ya, ends, solver=solver)
     monkeypatch.setenv("PROBGEO_THREADS", threads)
-    monkeypatch.setattr("probgeo.ode.problem.MEMORY", 4 * 3 * 8 * 3 * 144)  # four at a time
+    bytes_of_four = 4 * 3 * 8 * 3 * 144
+    monkeypatch.setattr(members_at_a_time, "__defaults__", (bytes_of_four,))
     parts = solve_bvp(linear_field, (0.0, 1.0), ya, ends, solver=solver)
     t = np.array([0.0, 0.4, 0.9])
     np.testing.assert_allclose(parts.mean(t), whole.mean(t), atol=1e-11)

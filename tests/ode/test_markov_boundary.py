@@ -13,6 +13,7 @@ from probgeo.functions import Field, NumpyFunction
 from probgeo.ode.curve import OK, SINGULAR, STALLED, TOO_COARSE
 from probgeo.ode.markov.boundary import log_evidence
 from probgeo.ode.problem import boundary_value_problem
+from probgeo.ragged import members_at_a_time
 from tests.ode.closed_forms import NumpyField, Together, calibration
 from tests.ode.test_collocation import random_chains, random_sizes
 
@@ -382,7 +383,7 @@ def test_results_do_not_depend_on_who_else_is_in_the_batch(monkeypatch):
         np.testing.assert_allclose(alone.mean(TIMES)[0], together.mean(TIMES)[m], rtol=1e-13)
         np.testing.assert_allclose(alone.std(TIMES)[0], together.std(TIMES)[m], rtol=1e-9)
         assert alone.n_evaluations[0] == together.n_evaluations[m]
-    monkeypatch.setattr("probgeo.ode.problem.MEMORY", 1)
+    monkeypatch.setattr(members_at_a_time, "__defaults__", (1,))
     divided = solved_together(problems)
     np.testing.assert_array_equal(divided.mean(TIMES), together.mean(TIMES))
 

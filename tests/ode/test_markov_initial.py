@@ -398,7 +398,7 @@ class TestBatches:
 def test_derivatives_by_parameters_are_columns_behind_those_of_the_data():
     f = NumpyFunction(lambda t, y, k: -k[:, None] * y)
     rates = np.array([0.5, 2.0])
-    problem = initial_value_problem(f, (0.0, 1.0), np.ones((2, 1)), args=rates)
+    problem = initial_value_problem(f, (0.0, 1.0), {"y0": np.ones((2, 1))}, rates)
     problem = replace(problem, with_args=True, spread=np.ones((2, 1, 1, 1)))
     t = np.array([0.3, 1.0])
     for stiff in (False, True):
@@ -469,10 +469,11 @@ class TestPolynomials:
     def test_integrated(self):
         rng = np.random.default_rng(0)
         velocity, h = rng.standard_normal((4, 5, 2)), rng.uniform(0.5, 2.0, 4)
-        y, rise = rng.standard_normal((2, 4, 2))
+        y, rise = rng.standard_normal((2, 4, 4))  # of states (y, y'), of which y' is known already
         pieces = integrated(velocity, h, y, rise)
         ends = along(pieces, h, np.array([0.0, 1.0]), 0)
-        np.testing.assert_allclose(ends, np.stack([y, y + rise], axis=1), atol=1e-12)
+        expected = np.stack([y, y + rise], axis=1)[..., :2]
+        np.testing.assert_allclose(ends, expected, atol=1e-12)
         slopes = along(pieces, h, np.array([0.0, 1.0]), 1)
         expected = np.stack([velocity[:, 0], velocity.sum(axis=1)], axis=1)
         np.testing.assert_allclose(slopes, expected, atol=1e-12)

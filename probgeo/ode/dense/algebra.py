@@ -6,7 +6,6 @@ from probgeo.ode.dense.loops import backward, forward
 
 # rows that a compiled loop takes on at a time, the rest is left to BLAS: 51 ms for 1000 rows and
 # 2500 right-hand sides, as with 128; 360 ms by the loop alone
-BLOCK = 64
 
 
 def transposed(x: np.ndarray) -> np.ndarray:
@@ -34,11 +33,14 @@ def _cholesky_or_nan(matrix: np.ndarray) -> np.ndarray:
         return np.full(matrix.shape, np.nan)
 
 
-def solve_lower(L: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """L^-1 b for lower triangular L (G, n, n) and b (P, n, r); G is P, or 1 for all alike."""
+def solve_lower(L: np.ndarray, b: np.ndarray, block: int = 64) -> np.ndarray:
+    """L^-1 b for lower triangular L (G, n, n) and b (P, n, r); G is P, or 1 for all alike.
+
+    Loops substitute within blocks of so many rows, products of matrices between them.
+    """
     L, x = _prepared(L, b)
-    for start in range(0, L.shape[-1], BLOCK):
-        rows = slice(start, start + BLOCK)
+    for start in range(0, L.shape[-1], block):
+        rows = slice(start, start + block)
         part = x[:, rows]
         if start:
             part = part - L[:, rows, :start] @ x[:, :start]
@@ -46,12 +48,12 @@ def solve_lower(L: np.ndarray, b: np.ndarray) -> np.ndarray:
     return x
 
 
-def solve_upper(L: np.ndarray, b: np.ndarray) -> np.ndarray:
+def solve_upper(L: np.ndarray, b: np.ndarray, block: int = 64) -> np.ndarray:
     """L'^-1 b, for arrays as in `solve_lower`."""
     L, x = _prepared(L, b)
     n = L.shape[-1]
-    for start in reversed(range(0, n, BLOCK)):
-        rows, end = slice(start, start + BLOCK), start + BLOCK
+    for start in reversed(range(0, n, block)):
+        rows, end = slice(start, start + block), start + block
         part = x[:, rows]
         if end < n:
             part = part - transposed(L[:, end:, rows]) @ x[:, end:]

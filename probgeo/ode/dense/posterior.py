@@ -11,8 +11,7 @@ from probgeo.ode.dense.algebra import solve_lower, transposed
 from probgeo.ode.dense.gram import SplitCovariance, members_of, with_member_axis
 from probgeo.ode.dense.unit import mean_basis
 from probgeo.ode.kernels import Pinned, Stationary
-from probgeo.ode.problem import members_at_a_time
-from probgeo.ragged import in_chunks
+from probgeo.ragged import in_chunks, members_at_a_time
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,6 @@ from probgeo.ode.kernels import Kernel, Pinned, Stationary
 
 # on two kinds of pendulum the largest change still to come is, after 1, 2, 3, 4 rounds, 14, 1.2, .2
 # and .04 per cent where evaluations have no noise; with noise it takes up to 8 rounds
-LENGTHSCALE_ROUNDS = 4
-ACCEPTED_DEFECT = 0.1  # relative residual of the ODE at the nodes that noise may excuse
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,8 @@ def solve(
     )
     log_evidence = fit.log(scale2)
     finite = np.isfinite(log_evidence) & np.isfinite(posterior.weights).all(axis=(1, 2, 3))
-    # noise on the evaluations lets the mean deviate from the ODE, but not without limit
-    far = (refined.status == OK) & (defect > max(ACCEPTED_DEFECT, settings.tolerance))
+    # noise on the evaluations lets the mean deviate from the ODE, but not by more than a tenth
+    far = (refined.status == OK) & (defect > max(0.1, settings.tolerance))
     status = np.where(far, UNFAITHFUL, refined.status)
     evaluations += _count(nodes, refined, guess) + nodes.size  # the last for the check of the mean
     status = np.where(finite, status, NOT_FINITE)
@@ -143,6 +141,7 @@ def _fit_lengthscale(
     kernel: Kernel,
     model: ErrorModel,
     guess: np.ndarray | None,
+    rounds: int = 4,
 ) -> tuple[Stationary, np.ndarray]:
     """Alternate sweeps with the best length scales for their evaluations; counts of these (P,).
 
@@ -153,7 +152,7 @@ def _fit_lengthscale(
     scale2 = _scale2(settings, problem)
     lengthscales = np.full(len(problem.values), kernel.lengthscale)
     used = np.zeros(len(problem.values), dtype=np.int64)
-    for _ in range(LENGTHSCALE_ROUNDS):
+    for _ in range(rounds):
         trial = kernel.with_lengthscale(lengthscales[:, None, None])
         regression, _ = _regression(settings, problem, nodes, trial, model)
         observations, _, refined = _refined(settings, regression, model, guess)

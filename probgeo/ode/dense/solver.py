@@ -14,8 +14,8 @@ from probgeo.ode.dense.unit import UnitProblem
 from probgeo.ode.grids import GRIDS, GridName
 from probgeo.ode.guess import guess_states
 from probgeo.ode.kernels import Kernel, SquaredExponential, Stationary
-from probgeo.ode.problem import Problem, members_at_a_time
-from probgeo.ragged import in_chunks
+from probgeo.ode.problem import Problem
+from probgeo.ragged import in_chunks, members_at_a_time
 
 ErrorName = Literal["jacobian", "bound", "none", "linearised"]
 NAMED_ERRORS: dict[str, ErrorModel] = {
@@ -114,6 +114,8 @@ class Dense:
     def solve(self, problem: Problem, guess: Any = None) -> Curve:
         """Posterior curves for a batch of problems; `solve_ivp` and `solve_bvp` call this."""
         D = problem.dimension
+        if problem.order > 2:
+            raise ValueError(f"Dense is for ODEs of order 1 and 2, got {problem.order}: use Markov")
         self.error_model.check(problem.order, D)
         nodes = self._nodes(problem)
         states = None if guess is None else self._states(guess, problem, nodes)

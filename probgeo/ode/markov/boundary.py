@@ -17,8 +17,8 @@ from probgeo.ode.markov.errors import Bars, Errors, error_bars, estimated_errors
 from probgeo.ode.markov.mesh import MOST, on_mesh, remeshed, wanted
 from probgeo.ode.markov.newton import Equations, Iteration, Settled
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ode.problem import Problem, members_at_a_time
-from probgeo.ragged import in_chunks, joined, offsets_of, rows_of
+from probgeo.ode.problem import Problem
+from probgeo.ragged import in_chunks, joined, members_at_a_time, offsets_of, rows_of
 
 if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov

@@ -149,9 +149,6 @@ class ImplicitWalk(Walk):
     ) -> np.ndarray:
         """Collocation polynomials (elements, S + 1, D); of second order, integrals of y'."""
         (curve,) = record
-        D = self.dimension
         pieces = np.matmul(radau(STAGES).to_pieces, curve)
-        if self.order == 1:
-            return pieces
-        rise = curve[:, -1, :D] - curve[:, 0, :D]
-        return integrated(np.ascontiguousarray(pieces[:, :, D:]), h, curve[:, 0, :D], rise)
+        top = np.ascontiguousarray(pieces[:, :, -self.dimension :])
+        return integrated(top, h, curve[:, 0], curve[:, -1] - curve[:, 0])

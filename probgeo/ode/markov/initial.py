@@ -14,9 +14,9 @@ from probgeo.ode.markov.implicit import ImplicitWalk
 from probgeo.ode.markov.runge_kutta import ExplicitWalk
 from probgeo.ode.markov.steps import Demand, Steps
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ode.problem import Problem, members_at_a_time
+from probgeo.ode.problem import Problem
 from probgeo.ode.shape import Shape
-from probgeo.ragged import in_chunks, members_of
+from probgeo.ragged import in_chunks, members_at_a_time, members_of
 
 if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov

@@ -237,6 +237,10 @@ def error_equation(
     X, slope, F = np.empty((S, n, K)), np.empty((S, n, K)), np.zeros((S, D, K))
     moved, change, largest = np.empty((S, n * K)), np.empty(K), np.empty(K)
     matrix, right = np.empty((S * D, S * D)), np.empty((S * D, K))
+    powers = np.empty((order + 1, S, S))  # of A
+    powers[0] = np.eye(S)
+    for p in range(order):
+        powers[p + 1] = np.dot(collocation, powers[p])
     for b in range(offsets.shape[0] - 1):
         at_node = start[b].copy()
         for e in range(offsets[b], offsets[b + 1]):
@@ -285,8 +289,8 @@ def error_equation(
                 if done:
                     break
             if not done:
-                # (I - h A J_1 - h^2 A J_0 A) V = v0 + h A (J_0 y0 + F), then Y = y0 + h A V;
-                # of first order, the same with J_0 for J_1 and nothing else
+                # of the highest derivative V, with B = h A and Y_m = sum_l (h c)^l / l! x0_(m+l)
+                # + B^p V, p = q-1-m: (I - sum_m B J_m B^p) V = v0 + B (F + sum_m J_m (Y_m - B^p V))
                 for s in range(S):
                     for i in range(D):
                         row = s * D + i
@@ -301,12 +305,16 @@ def error_equation(
                                 matrix[row, r * D + j] -= weight * jacobians[e, r, order - 1, i, j]
                             for c in range(K):
                                 right[row, c] += weight * F[r, i, c]
-                            for j in range(top):
-                                J = weight * jacobians[e, r, 0, i, j]
-                                for q in range(S):
-                                    matrix[row, q * D + j] -= J * h[e] * collocation[r, q]
-                                for c in range(K):
-                                    right[row, c] += J * x0[j, c]
+                            for m in range(order - 1):
+                                for j in range(D):
+                                    J = weight * jacobians[e, r, m, i, j]
+                                    p = order - 1 - m
+                                    for q in range(S):
+                                        matrix[row, q * D + j] -= J * h[e] ** p * powers[p, r, q]
+                                    for k in range(p):
+                                        for c in range(K):
+                                            right[row, c] += J * x0[(m + k) * D + j, c]
+                                        J *= h[e] * powers[1, r].sum() / (k + 1)
                 if D < BLAS:
                     eliminate(matrix, right)
                 elif np.isfinite(matrix).all():
@@ -317,8 +325,8 @@ def error_equation(
                     for i in range(D):
                         for c in range(K):
                             X[s, top + i, c] = right[s * D + i, c]
-                for s in range(S):
-                    for i in range(top):
+                for i in range(top - 1, -1, -1):
+                    for s in range(S):
                         for c in range(K):
                             X[s, i, c] = x0[i, c]
                         for r in range(S):

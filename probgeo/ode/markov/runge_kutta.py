@@ -135,9 +135,9 @@ class ExplicitWalk(Walk):
         self.evaluations += 3 * np.bincount(member, minlength=len(self.status))
         # from the slopes: the difference of the ends is full of rounding where steps are small
         rise = length * np.matmul(coefficients.weights[-1], k[:, :STAGES])
-        # of the highest derivative that is integrated: y, or y' of second order
+        # of the highest derivative in the state: y, or y' of second order
         top = slice((self.order - 1) * D, self.order * D)
         slopes = np.concatenate([rise[:, None, top], length[:, None] * k[:, :, top]], axis=1)
         pieces = np.matmul(coefficients.interpolant, slopes)
         pieces[:, 0] = y[:, top]
-        return integrated(pieces, h, y[:, :D], rise[:, :D]) if self.order == 2 else pieces
+        return integrated(pieces, h, y, rise)

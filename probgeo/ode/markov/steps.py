@@ -148,12 +148,12 @@ class Walk(ABC):
     def units(self) -> np.ndarray:
         """Local tolerance (A, n) of every component of the state."""
         rtol, atol = self.demand.rtol[self.active], self.demand.atol[self.active]
-        size = self.size[:, 0]
-        tolerance = rtol + np.where(size > 0, atol / np.where(size > 0, size, 1.0), 1.0)
-        unit = tolerance[:, None] * self.size
-        if self.order == 2:  # at rest: as fast as f would make it over the interval
-            fall = np.abs(self.slopes).max(axis=1) * (self.t1 - self.t0)
-            unit[:, 1] += np.where(unit[:, 1] == 0, tolerance * fall, 0.0)
+        size, ahead = self.size.copy(), np.abs(self.slopes).max(axis=1)
+        for m in range(self.order - 1, -1, -1):  # of what is zero: as large as it would become
+            size[:, m] = np.where(size[:, m] == 0, ahead * (self.t1 - self.t0), size[:, m])
+            ahead = size[:, m]
+        tolerance = rtol + np.where(ahead > 0, atol / np.where(ahead > 0, ahead, 1.0), 1.0)
+        unit = tolerance[:, None] * size
         return np.repeat(np.maximum(unit, 1e-300), self.dimension, axis=1)
 
     def _first_steps(self) -> np.ndarray:
@@ -268,20 +268,26 @@ def in_order(
     return Steps(t, elements + np.arange(len(elements)), h, pieces, status, evaluations)
 
 
-def integrated(velocity: np.ndarray, h: np.ndarray, y: np.ndarray, rise: np.ndarray) -> np.ndarray:
-    """Positions (E, degree + 2, D) from velocities (E, degree + 1, D), starts and rises (E, D).
+def integrated(top: np.ndarray, h: np.ndarray, y: np.ndarray, rise: np.ndarray) -> np.ndarray:
+    """Polynomials of y from those of its highest derivative, top (E, degree + 1, D).
 
-    The integral of the velocity misses the end by an error of one order more, which is spread over
-    the step with slopes and curvatures of zero at its ends, by 10 s^3 - 15 s^4 + 6 s^5.
+    States at the starts, and their rises, are (E, q D). The integral of a derivative misses the end
+    by an error of one order more, which is spread over the step by the smallest polynomial with two
+    (of y itself of order four: three) derivatives that vanish at its ends, so that none below the
+    order jumps there.
     """
-    size = velocity.shape[1] + 1
-    pieces = np.zeros((len(h), max(size, 6), velocity.shape[2]))
-    powers = np.arange(1, size)
-    pieces[:, 1:size] = h[:, None, None] * velocity / powers[:, None]
-    missing = rise - pieces.sum(axis=1)
-    pieces[:, 0] = y
-    for power, weight in ((3, 10.0), (4, -15.0), (5, 6.0)):
-        pieces[:, power] += weight * missing
+    pieces, D = top, top.shape[2]
+    for m in range(y.shape[1] // D - 2, -1, -1):
+        own = slice(m * D, (m + 1) * D)
+        size = pieces.shape[1] + 1
+        bump = (35.0, -84.0, 70.0, -20.0) if y.shape[1] // D - m > 3 else (10.0, -15.0, 6.0)
+        rising = np.zeros((len(h), max(size, 2 * len(bump)), D))
+        rising[:, 1:size] = h[:, None, None] * pieces / np.arange(1, size)[:, None]
+        missing = rise[:, own] - rising.sum(axis=1)
+        rising[:, 0] = y[:, own]
+        for power, weight in enumerate(bump, start=len(bump)):
+            rising[:, power] += weight * missing
+        pieces = rising
     return pieces
 
 

@@ -1,0 +1,453 @@
+"""What a boundary value problem is told of its solution: values, slopes, periods, any g = 0.
+
+Each condition says one or more numbers about the curve at some times; there must be as many as the
+ODE has unknowns, its order times the dimension plus the unknown parameters. The linear ones are
+rows of a matrix acting on the states (y, y', ...) at those times; others are functions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import as_covariance, as_float_array
+from probgeo.functions.in_numpy import derivative
+from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
+
+NAMES = ("y", "dy", "d2y", "d3y")
+
+
+@dataclass(frozen=True)
+class Given:
+    """Values of derivatives at one time: see `at`."""
+
+    t: float
+    values: dict[int, Any]
+
+    def __str__(self) -> str:
+        return f"at({self.t:g}, {', '.join(f'{NAMES[m]}=...' for m in self.values)})"
+
+
+@dataclass(frozen=True)
+class Robin:
+    """A linear combination of derivatives at one time: see `robin`."""
+
+    t: float
+    factors: dict[int, np.ndarray]
+    equals: Any
+
+    def __str__(self) -> str:
+        return f"robin({self.t:g}, {', '.join(f'{NAMES[m]}=...' for m in self.factors)})"
+
+
+@dataclass(frozen=True)
+class Periodic:
+    """The same state at both ends: see `periodic`."""
+
+    def __str__(self) -> str:
+        return "periodic()"
+
+
+@dataclass(frozen=True)
+class Nonlinear:
+    """g(states at some times, p) = 0: see `condition`."""
+
+    g: Callable
+    times: tuple[float, ...] | None
+    noise: np.ndarray | None
+
+    def __str__(self) -> str:
+        return f"condition({getattr(self.g, '__name__', 'g')})"
+
+
+Condition = Given | Robin | Periodic | Nonlinear
+
+
+def at(t: float, *, y: Any = None, dy: Any = None, d2y: Any = None, d3y: Any = None) -> Given:
+    """The curve, or its derivatives, have given values at a time.
+
+    Parameters
+    ----------
+    t : float
+        Either end of the interval, or a time in between.
+    y, dy, d2y, d3y : number, array (..., D), Gaussian or dict, optional
+        Values of derivatives below the order of the ODE. A number stands for all components, a
+        dict {i: value} for some of them, with numbers, arrays of the shape of the batch or
+        `ScalarGaussian` as values. Gaussians are uncertain values; leading axes are a batch.
+
+    Examples
+    --------
+    >>> from probgeo import at, solve_bvp
+    >>> ends = [at(0.0, y=[1.0]), at(1.0, dy=0.0)]
+    >>> curve = solve_bvp(lambda t, y, dy: y, (0.0, 1.0), conditions=ends)
+    >>> bool(abs(curve.mean(1.0)[0] - 1.0 / np.cosh(1.0)) < 1e-5)
+    True
+    """
+    values = {m: x for m, x in enumerate((y, dy, d2y, d3y)) if x is not None}
+    if not values:
+        raise TypeError("at(t, ...) needs at least one of y=, dy=, d2y=, d3y=")
+    return Given(_as_time(t), values)
+
+
+def robin(t: float, *, equals: Any = 0.0, y: Any = None, dy: Any = None) -> Robin:
+    """A linear combination of the curve and its slope has a given value at a time.
+
+    Parameters
+    ----------
+    t : float
+    y, dy : number or matrix (R, D), optional
+        Factors A and B of A y(t) + B y'(t) = equals; a number multiplies every component.
+    equals : number, array (..., R) or Gaussian
+        The value; R is D where the factors are numbers.
+
+    Examples
+    --------
+    >>> from probgeo import at, robin, solve_bvp
+    >>> cooling = [at(0.0, y=[1.0]), robin(1.0, y=2.0, dy=1.0)]
+    >>> curve = solve_bvp(lambda t, y, dy: 0.0 * y, (0.0, 1.0), conditions=cooling)
+    >>> bool(abs(curve.mean(1.0)[0] - 1.0 / 3.0) < 1e-6)
+    True
+    """
+    given = {m: as_float_array(NAMES[m], x) for m, x in enumerate((y, dy)) if x is not None}
+    if not given:
+        raise TypeError("robin(t, ...) needs at least one of y=, dy=")
+    for m, factor in given.items():
+        if factor.ndim not in (0, 2):
+            raise ValueError(
+                f"{NAMES[m]} must be a number or a matrix (R, D), got shape {factor.shape}"
+            )
+    return Robin(_as_time(t), given, equals)
+
+
+def periodic() -> Periodic:
+    """The curve and its derivatives below the order of the ODE are the same at both ends.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from probgeo import periodic, solve_bvp
+    >>> swing = lambda t, y, dy: -3.0 * y + jnp.sin(t)
+    >>> curve = solve_bvp(swing, (0.0, 2.0 * np.pi), conditions=[periodic()])
+    >>> bool(abs(curve.mean(np.pi / 2)[0] - 0.5) < 1e-4)
+    True
+    """
+    return Periodic()
+
+
+def condition(g: Callable, *, times: Sequence[float] | None = None, noise: Any = None) -> Nonlinear:
+    """Any function of the states at some times, and of unknown parameters, is zero.
+
+    Parameters
+    ----------
+    g : callable
+        Of one curve, with any array library: g(ya, yb) for y' = f, g(ya, dya, yb, dyb) for
+        y'' = f, and so on, with the unknown parameters p (P,) last if there are any. It returns
+        the numbers (M,) that are zero. Its derivatives are taken by differences.
+    times : sequence of float, optional
+        Times whose states g gets, one after the other; by default both ends.
+    noise : number or matrix (M, M), optional
+        Variance or covariance of Gaussian noise on these numbers.
+
+    Examples
+    --------
+    >>> from probgeo import condition, solve_bvp
+    >>> g = lambda ya, dya, yb, dyb: np.concatenate([ya**2 - 4.0, dyb - ya * dya])
+    >>> start = np.ones((5, 1))
+    >>> free = lambda t, y, dy: 0.0 * y
+    >>> curve = solve_bvp(free, (0.0, 1.0), conditions=[condition(g)], guess=start)
+    >>> bool(abs(curve.mean(0.0)[0] - 2.0) < 1e-6)
+    True
+    """
+    if not callable(g):
+        raise TypeError(f"g must be a function, got {type(g).__name__}")
+    chosen = None if times is None else tuple(_as_time(t) for t in times)
+    return Nonlinear(g, chosen, None if noise is None else as_float_array("noise", noise))
+
+
+def _as_time(t: Any) -> float:
+    time = as_float_array("t", t)
+    if time.ndim:
+        raise ValueError(f"t must be one time, got shape {time.shape}")
+    return float(time)
+
+
+@dataclass
+class Conditions:
+    """All conditions of a batch of B curves of order q in D dimensions, at J times.
+
+    Attributes
+    ----------
+    times (J,) : increasing, the ends of the interval first and last
+    matrix (L, J, q, D), values (B, L) : the linear ones, matrix . states = values
+    functions : the others, with the numbers of their times
+    n_rows : M, of all
+    spread (B, M, R) or None : how values move with R standard normal numbers
+    known (2, D) : whether the curve itself is given at the first and the last time
+    """
+
+    times: np.ndarray
+    matrix: np.ndarray
+    values: np.ndarray
+    functions: list[tuple[Nonlinear, list[int]]]
+    n_rows: int
+    spread: np.ndarray | None
+    known: np.ndarray
+    line: np.ndarray = field(repr=False)  # (B, J, D) values of the curve where given, else NaN
+
+    def residuals(self, members: np.ndarray, states: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """By how much they are missed (B, M), at states (B, J, q, D) and parameters (B, P)."""
+        linear = np.einsum("ljqd,bjqd->bl", self.matrix, states) - self.values[members]
+        others = [self._called(g, which, states, p) for g, which in self.functions]
+        return np.concatenate([linear, *others], axis=1)
+
+    def derivatives(self, states: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Of the residuals by states and parameters (B, M, J q D + P)."""
+        B, P = p.shape
+        flat = np.concatenate([states.reshape(B, -1), p], axis=1)
+        L, width = len(self.matrix), flat.shape[1] - P
+        out = np.zeros((B, L, width + P))
+        out[:, :, :width] = self.matrix.reshape(L, width)
+        if not self.functions:
+            return out
+
+        def called(rows: np.ndarray) -> np.ndarray:
+            z = rows[:, : rows.shape[1] - P].reshape(states.shape)
+            own = rows[:, rows.shape[1] - P :]
+            return np.concatenate([self._called(g, w, z, own) for g, w in self.functions], axis=1)
+
+        return np.concatenate([out, derivative(called, flat)], axis=1)
+
+    def _called(
+        self, given: Nonlinear, which: list[int], states: np.ndarray, p: np.ndarray
+    ) -> np.ndarray:
+        last = [p] if p.shape[1] else []
+        flat = [states[:, j, m] for j in which for m in range(states.shape[2])]
+        return np.stack([_numbers(given, [x[b] for x in flat + last]) for b in range(len(states))])
+
+
+def _numbers(given: Nonlinear, arguments: list[np.ndarray]) -> np.ndarray:
+    """g at one curve, in double precision whoever computes it."""
+    import sys
+    from contextlib import nullcontext
+
+    jax = sys.modules.get("jax")
+    with jax.enable_x64(True) if jax is not None else nullcontext():
+        value = np.array(given.g(*arguments), dtype=float)
+    if value.ndim != 1:
+        raise ValueError(f"{given} must return numbers (M,), got shape {value.shape}")
+    return value
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Linear conditions: matrices (M, J, q, D) at their own times, and their values."""
+
+    times: tuple[float, ...]
+    matrix: np.ndarray
+    value: Gaussian
+
+
+def dimension_of(conditions: Sequence[Condition], guessed: tuple[int, ...]) -> int:
+    """D, as far as the conditions or a first guess (..., D) of this shape tell."""
+    sizes, some = list(guessed[-1:]), False
+    for one in conditions:
+        if isinstance(one, Given):
+            for value in one.values.values():
+                some |= isinstance(value, dict)
+                if isinstance(value, Gaussian):
+                    sizes.append(value.mean.shape[-1])
+                elif not isinstance(value, dict) and np.ndim(value):
+                    sizes.append(np.shape(value)[-1])
+        elif isinstance(one, Robin):
+            sizes += [factor.shape[1] for factor in one.factors.values() if factor.ndim]
+    if not sizes and some:
+        raise ValueError("the conditions do not say how many components y has: give dimension=")
+    if len(set(sizes)) > 1:
+        raise ValueError(f"conditions and guess disagree on the dimension D: {sorted(set(sizes))}")
+    return sizes[0] if sizes else 1
+
+
+def compiled(
+    conditions: Sequence[Condition],
+    t_span: tuple[float, float],
+    order: int,
+    dimension: int,
+    parameters: np.ndarray,
+    guessed: tuple[int, ...] = (),
+) -> tuple[Conditions, tuple[int, ...]]:
+    """Conditions in the form that solvers use, checked, and the axes of the batch.
+
+    parameters (..., P): first guesses of the unknown ones; guessed: axes of the batch of the guess.
+    """
+    for one in conditions:
+        if not isinstance(one, Condition):
+            raise TypeError(
+                "conditions must be a list of at(...), robin(...), periodic() and condition(...), "
+                f"got {one!r}"
+            )
+    linear = [
+        (one, rows)
+        for one in conditions
+        if not isinstance(one, Nonlinear)
+        for rows in _rows(one, t_span, order, dimension)
+    ]
+    others = [one for one in conditions if isinstance(one, Nonlinear)]
+    own = [t_span if one.times is None else one.times for one in others]
+    times = sorted(
+        {*t_span, *(t for _, r in linear for t in r.times), *(t for some in own for t in some)}
+    )
+    if times[0] < t_span[0] or times[-1] > t_span[1]:
+        raise ValueError(f"times of conditions must lie in {t_span}, got {times}")
+    batch = np.broadcast_shapes(
+        guessed, parameters.shape[:-1], *(rows.value.mean.shape[:-1] for _, rows in linear)
+    )
+    B = int(np.prod(batch))
+    place = {t: j for j, t in enumerate(times)}
+    counts = [(str(one), rows.value.mean.shape[-1]) for one, rows in linear]
+    matrix = np.zeros((sum(count for _, count in counts), len(times), order, dimension))
+    row = 0
+    for _, rows in linear:
+        for j, t in enumerate(rows.times):
+            matrix[row : row + len(rows.matrix), place[t]] = rows.matrix[:, j]
+        row += len(rows.matrix)
+    values = np.zeros((B, len(matrix)))
+    factors = []
+    row = 0
+    for _, rows in linear:
+        size = len(rows.matrix)
+        mean = np.broadcast_to(rows.value.mean, (*batch, size))
+        values[:, row : row + size] = mean.reshape(B, size)
+        cov = np.broadcast_to(rows.value.cov, (*batch, size, size)).reshape(B, size, size)
+        factors.append(covariance_factor(cov))
+        row += size
+    result = Conditions(
+        np.array(times),
+        matrix,
+        values,
+        [(one, [place[t] for t in some]) for one, some in zip(others, own, strict=True)],
+        len(matrix),
+        None,
+        _known(matrix),
+        _line(matrix, values),
+    )
+    P = parameters.shape[-1]
+    for one, which in result.functions:
+        flat = [np.ones(dimension) for _ in range(len(which) * order)]
+        first = [parameters.reshape(-1, P)[0]] if P else []
+        size = len(_numbers(one, [*flat, *first]))
+        counts.append((str(one), size))
+        result.n_rows += size
+        noise = np.zeros((size, size)) if one.noise is None else one.noise
+        noise = noise * np.eye(size) if noise.ndim == 0 else noise
+        cov = as_covariance("noise", noise, (size, size))
+        factors.append(np.broadcast_to(covariance_factor(cov), (B, size, size)))
+    _check_number(counts, order, dimension, P)
+    _check_rank(result, counts)
+    if any(np.any(factor) for factor in factors):
+        result.spread = np.zeros((B, result.n_rows, result.n_rows))
+        row = 0
+        for factor in factors:
+            size = factor.shape[-1]
+            result.spread[:, row : row + size, row : row + size] = factor
+            row += size
+    return result, batch
+
+
+def _rows(one: Any, t_span: tuple[float, float], order: int, D: int) -> list[_Rows]:
+    """One linear condition as rows."""
+    if isinstance(one, Periodic):
+        size = order * D
+        unit = np.eye(size).reshape(size, order, D)
+        return [_Rows(t_span, np.stack([unit, -unit], axis=1), Gaussian(np.zeros(size)))]
+    given = one.values if isinstance(one, Given) else one.factors
+    if max(given) >= order:
+        raise ValueError(
+            f"{one} gives {NAMES[max(given)]}, but conditions are on derivatives below the order "
+            f"{order} of the ODE"
+        )
+    if isinstance(one, Robin):
+        parts = {m: A if A.ndim else A * np.eye(D) for m, A in one.factors.items()}
+        sizes = {A.shape for A in parts.values()}
+        if len(sizes) > 1:
+            raise ValueError(f"the factors of {one} must have one shape (R, D), got {sizes}")
+        matrix = np.zeros((len(next(iter(parts.values()))), 1, order, D))
+        for m, A in parts.items():
+            matrix[:, 0, m] = A
+        return [_Rows((one.t,), matrix, _as_values("equals", one.equals, len(matrix)))]
+    found = []
+    for m, value in one.values.items():
+        components = list(range(D))
+        if isinstance(value, dict):
+            components, value = list(value), _of_components(value)
+            if not all(isinstance(i, int) and 0 <= i < D for i in components):
+                raise ValueError(f"components of {one} must be 0 to {D - 1}, got {components}")
+        matrix = np.zeros((len(components), 1, order, D))
+        matrix[np.arange(len(components)), 0, m, components] = 1.0
+        found.append(_Rows((one.t,), matrix, _as_values(NAMES[m], value, len(components))))
+    return found
+
+
+def _of_components(value: dict[int, Any]) -> Gaussian:
+    parts = [
+        x if isinstance(x, ScalarGaussian) else ScalarGaussian(as_float_array(f"component {i}", x))
+        for i, x in value.items()
+    ]
+    means = np.broadcast_arrays(*(part.mean for part in parts))
+    variances = np.stack(np.broadcast_arrays(*(part.cov for part in parts), means[0])[:-1], axis=-1)
+    return Gaussian(np.stack(means, axis=-1), variances[..., None] * np.eye(len(parts)))
+
+
+def _as_values(name: str, value: Any, size: int) -> Gaussian:
+    if not isinstance(value, Gaussian):
+        mean = as_float_array(name, value)
+        value = Gaussian(mean if mean.ndim else np.full(size, float(mean)))
+    if value.mean.shape[-1] != size:
+        raise ValueError(f"{name} must have shape (..., {size}), got {value.mean.shape}")
+    return value
+
+
+def _known(matrix: np.ndarray) -> np.ndarray:
+    """Which components of y itself are given at the ends: (2, D)."""
+    used = matrix != 0
+    alone = used.sum(axis=(1, 2, 3)) == 1
+    return np.stack([(used[:, j, 0] & alone[:, None]).any(axis=0) for j in (0, -1)])
+
+
+def _line(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values of the curve that are given by themselves: (B, J, D), NaN elsewhere."""
+    out = np.full((len(values), matrix.shape[1], matrix.shape[3]), np.nan)
+    for row, own in enumerate(matrix):
+        where = np.argwhere(own)
+        if len(where) == 1 and where[0][1] == 0:
+            j, _, i = where[0]
+            out[:, j, i] = values[:, row] / own[j, 0, i]
+    return out
+
+
+def _check_number(counts: list[tuple[str, int]], order: int, D: int, P: int) -> None:
+    wanted, got = order * D + P, sum(count for _, count in counts)
+    if got == wanted:
+        return
+    listed = ", ".join(f"{count} by {name}" for name, count in counts) or "none"
+    unknown = f" and {P} unknown parameter{'s' * (P != 1)}" if P else ""
+    verdict = f"{wanted - got} missing" if got < wanted else f"{got - wanted} too many"
+    raise ValueError(
+        f"an ODE of order {order} in {D} dimension{'s' * (D != 1)}{unknown} needs {wanted} "
+        f"conditions, got {got} ({listed}): {verdict}"
+    )
+
+
+def _check_rank(conditions: Conditions, counts: list[tuple[str, int]]) -> None:
+    """That no linear condition follows from, or contradicts, the others."""
+    L, *rest = conditions.matrix.shape
+    flat = conditions.matrix.reshape(L, int(np.prod(rest)))
+    if np.linalg.matrix_rank(flat) == L:
+        return
+    names = [name for name, count in counts for _ in range(count)]
+    for row in range(1, len(flat)):
+        if np.linalg.matrix_rank(flat[: row + 1]) <= row:
+            raise ValueError(
+                f"{names[row]} repeats or contradicts the conditions before it: every condition "
+                "must say something new"
+            )
