@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import page
+from probgeo.functions.composed import NotInNumpyError
 from probgeo.functions.field import Field
 from probgeo.functions.memory import memory_of
 from probgeo.functions.rows import RowFunction
 from probgeo.functions.trees import as_parameter, leaves_of, rebuilt, row_by_row
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
+DOUBLE, SINGLE = 2.0**-52, 2.0**-23
 WRAPPERS = {JaxFunction: "jax", NumpyFunction: "numpy", TorchFunction: "torch"}
 ADVICE = (
     "To say how f is written, wrap it in one of probgeo.functions: JaxFunction(f) for one point; "
@@ -86,11 +88,11 @@ def as_field(
             )
         return f
     tree = rebuilt(args, [as_parameter(leaf, batch_shape) for leaf in leaves_of(args)])
-    names = ["t", "y", "dy"][: order + 1] + ([] if args is None else ["args"])
+    names = ["t", "y", "dy", "d2y", "d3y"][: order + 1] + ([] if args is None else ["args"])
     shapes = ((), *[(dimension,)] * order)
-    kind, _ = _find_out(f, _Call(f"f({', '.join(names)})", shapes, (dimension,), tree))
+    found = _find_out(f, _Call(f"f({', '.join(names)})", shapes, (dimension,), tree))
     function, *jacobian = _unwrapped(f)
-    return _made(kind, "Field")(function, order, dimension, tree, *jacobian)
+    return found.made("Field")(found.ready(function), order, dimension, tree, *jacobian)
 
 
 def as_row_function(
@@ -123,14 +125,36 @@ def as_row_function(
     if isinstance(f, RowFunction):
         return f
     call = _Call(f"{what}(x)", ((dimension,),), out_shape)
-    kind, found = _find_out(f, call)
-    return _made(kind, "RowFunction")(_unwrapped(f)[0], dimension, found)
+    found = _find_out(f, call)
+    function = found.ready(_unwrapped(f)[0])
+    rows: RowFunction = found.made("RowFunction")(function, dimension, found.shape)
+    rows.precision = found.precision
+    return rows
 
 
-def _made(kind: str, what: str) -> Any:
-    """The class of a framework, which is imported only now."""
-    names = {"jax": "Jax", "numpy": "Numpy", "torch": "Torch"}
-    return getattr(import_module(f"probgeo.functions.in_{kind}"), names[kind] + what)
+@dataclass(frozen=True)
+class _Found:
+    """The framework that evaluates a function, the shape of its value at one point, the spacing of
+
+    the numbers that it returns.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    precision: float
+
+    def made(self, what: str) -> Any:
+        """The class of a framework, which is imported only now."""
+        names = {"jax": "Jax", "numpy": "Numpy", "torch": "Torch"}
+        return getattr(import_module(f"probgeo.functions.in_{self.kind}"), names[self.kind] + what)
+
+    def ready(self, function: Callable) -> Callable:
+        """The function, as it can be called with numbers in double precision."""
+        if self.kind != "torch" or self.precision < SINGLE:
+            return function
+        from probgeo.functions.in_torch import in_single_precision
+
+        return in_single_precision(function)
 
 
 def _unwrapped(f: Any) -> tuple[Callable, ...]:
@@ -141,8 +165,7 @@ def _unwrapped(f: Any) -> tuple[Callable, ...]:
     return given if f.rows else tuple(map(row_by_row, given))
 
 
-def _find_out(f: Any, call: _Call) -> tuple[str, tuple[int, ...]]:
-    """The framework that evaluates f, and the shape of its value at one point."""
+def _find_out(f: Any, call: _Call) -> _Found:
     function = f.f if type(f) in WRAPPERS else f
     if not callable(function):
         name = call.signature.split("(")[0]
@@ -153,14 +176,14 @@ def _find_out(f: Any, call: _Call) -> tuple[str, tuple[int, ...]]:
     return memory_of(function).note(key, lambda: _tried(f, call))
 
 
-def _tried(f: Any, call: _Call) -> tuple[str, tuple[int, ...]]:
+def _tried(f: Any, call: _Call) -> _Found:
     function, errors = _unwrapped(f)[0], {}
     for kind in _kinds(f):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return kind, TRIALS[kind](function, call)
-        except TracedClosureError:
+                return _Found(kind, *TRIALS[kind](function, call))
+        except (TracedClosureError, ChangingError, NotInNumpyError):
             raise
         except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
             errors[kind] = error
@@ -182,6 +205,10 @@ class TracedClosureError(TypeError):
     """A function refers to a tracer of JAX other than its arguments."""
 
 
+class ChangingError(ValueError):
+    """A function does not return the same for the same, or not row by row."""
+
+
 class WrongShapeError(ValueError):
     """A function returned something that is not a real array of the right shape."""
 
@@ -199,7 +226,13 @@ def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> t
     return tuple(shape)
 
 
-def _try_jax(f: Callable, call: _Call) -> tuple[int, ...]:
+def _precision(out: Any) -> float:
+    """Spacing of the numbers next to one that an array of any framework holds."""
+    name = str(getattr(out, "dtype", "")).rsplit(".")[-1]
+    return {"float32": SINGLE, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(name, DOUBLE)
+
+
+def _try_jax(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
     from probgeo.functions.in_jax import traced
 
     out, refers_to_tracers = traced(f, call.shapes, call.args)
@@ -208,10 +241,10 @@ def _try_jax(f: Callable, call: _Call) -> tuple[int, ...]:
             f"{call.signature} refers to a value that JAX is tracing (inside jit, vmap or grad), "
             "which a solver cannot see: pass it as args=, and f gets it last"
         )
-    return _checked_shape(out, call, call.expected, "for one point")
+    return _checked_shape(out, call, call.expected, "for one point"), _precision(out)
 
 
-def _try_numpy(f: Callable, call: _Call) -> tuple[int, ...]:
+def _try_numpy(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
     def evaluate(*rows: Any) -> np.ndarray:
         out = f(*rows)
         if type(out).__module__.startswith("jax"):
@@ -224,14 +257,35 @@ def _try_numpy(f: Callable, call: _Call) -> tuple[int, ...]:
     return _try_rows(evaluate, call)
 
 
-def _try_torch(f: Callable, call: _Call) -> tuple[int, ...]:
-    from probgeo.functions.in_torch import evaluator
+def _try_torch(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
+    from probgeo.functions.in_torch import evaluator, in_single_precision
 
-    return _try_rows(evaluator(f), call)
+    advice = " It is in training mode: call its eval() first." if _is_training(f) else ""
+    try:
+        return _try_rows(evaluator(f), call, advice)
+    except ChangingError:
+        raise
+    except Exception as error:
+        if advice and "training" in str(error):  # of batch norm, which wants more than one row
+            raise ChangingError(
+                f"{call.signature} could not be called: {error}.{advice}"
+            ) from error
+        if "dtype" not in str(error) and "Double" not in str(error):
+            raise
+    return _try_rows(evaluator(in_single_precision(f)), call, advice)
 
 
-def _try_rows(evaluate: Callable, call: _Call) -> tuple[int, ...]:
-    """Shape of the answer at one row, having seen that no row depends on another."""
+def _is_training(f: Any) -> bool:
+    """Whether a module of PyTorch, or one inside, behaves as in training."""
+    modules = f.modules() if hasattr(f, "modules") else ()
+    return any(part.training for part in modules)
+
+
+def _try_rows(evaluate: Callable, call: _Call, advice: str = "") -> tuple[tuple[int, ...], float]:
+    """Shape of the answer at one row, having seen that it is the same again, and that no row
+
+    depends on another; and its precision.
+    """
     rng = np.random.default_rng(0)
     # not as many as there are dimensions, or else mixed-up axes might go unnoticed
     rows = 4 if all(shape != (4,) for shape in call.shapes) else 5
@@ -252,19 +306,33 @@ def _try_rows(evaluate: Callable, call: _Call) -> tuple[int, ...]:
         raise WrongShapeError(
             f"{call.signature} must return {rows} rows for {rows} rows, got {shape}"
         )
+    if not np.array_equal(np.asarray(together), np.asarray(at(np.arange(rows))), equal_nan=True):
+        raise ChangingError(
+            f"{call.signature} returns something else every time it is called with the same: it "
+            f"must not be random.{advice}"
+        )
     alone = [at(np.array([i])) for i in range(rows)]
     for one in alone:
         _checked_shape(one, call, (1, *shape[1:]), "for 1 row")
     separate = np.concatenate([np.asarray(one, dtype=float) for one in alone])
-    if not np.allclose(np.asarray(together, dtype=float), separate, rtol=1e-6, equal_nan=True):
-        raise ValueError(
+    precision, whole = _precision(together), np.asarray(together, dtype=float)
+    rounding = max(1e-6, 100.0 * precision)
+    if not np.allclose(
+        whole, separate, rtol=rounding, atol=rounding * _size(whole), equal_nan=True
+    ):
+        raise (ChangingError if advice else ValueError)(
             f"{call.signature} returns something else for a row alone than for the same row among "
-            "others: every row must be treated by itself"
+            f"others: every row must be treated by itself{advice and '.' + advice}"
         )
-    return shape[1:]
+    return shape[1:], precision
 
 
-TRIALS: dict[str, Callable[[Callable, _Call], tuple[int, ...]]] = {
+def _size(numbers: np.ndarray) -> float:
+    finite = np.abs(numbers[np.isfinite(numbers)])
+    return float(finite.max()) if len(finite) else 0.0
+
+
+TRIALS: dict[str, Callable[[Callable, _Call], tuple[tuple[int, ...], float]]] = {
     "jax": _try_jax,
     "numpy": _try_numpy,
     "torch": _try_torch,

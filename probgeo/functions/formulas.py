@@ -12,6 +12,8 @@ L hold all that is needed of it.
 from collections.abc import Callable
 from typing import Any
 
+from probgeo.functions.composed import library_of
+
 
 def formula(what: str, ad: Any, f: Callable) -> Callable:
     """What `RowFunction` asks for by name, of f(x)."""
@@ -20,7 +22,8 @@ def formula(what: str, ad: Any, f: Callable) -> Callable:
     if what == "scalar terms":
         return lambda x: (f(x), ad.grad(f)(x), ad.jacfwd(ad.grad(f))(x))
     form, part = what.split(" ", 1)
-    return {"metric": of_metric, "decoder": of_decoder}[form](ad, f)[part]
+    forms = {"metric": of_metric, "decoder": of_decoder, "gaussian": of_gaussian}
+    return forms[form](ad, f)[part]
 
 
 def field_jacobian(ad: Any, f: Callable) -> Callable:
@@ -38,12 +41,41 @@ def of_metric(ad: Any, f: Callable) -> dict[str, Callable]:
     def energy(x: Any, v: Any) -> Any:
         return 0.5 * (v @ (f(x) @ v))
 
+    return _of_form(ad, energy, f, _force(ad, energy))
+
+
+def of_gaussian(ad: Any, f: Callable) -> dict[str, Callable]:
+    """Formulas of Fisher's metric of normal distributions, f(x) = (mean, log std):
+
+    (d mean / std)^2 + 2 (d log std)^2, added up.
+    """
+
+    def energy(x: Any, v: Any) -> Any:
+        (_, log_std), (by_mean, by_log_std) = ad.jvp(f, (x,), (v,))
+        return (
+            0.5
+            * (
+                by_mean * by_mean * library_of(log_std).exp(-2.0 * log_std) + 2.0 * by_log_std**2
+            ).sum()
+        )
+
+    def tensor(x: Any) -> Any:
+        D = x.shape[0]
+        (_, log_std), J = f(x), ad.jacfwd(f)(x)
+        scaled = (J[0] * library_of(log_std).exp(-log_std)[..., None]).reshape(-1, D)
+        spread = J[1].reshape(-1, D)
+        return scaled.T @ scaled + 2.0 * spread.T @ spread
+
+    return _of_form(ad, energy, tensor, _force(ad, energy))
+
+
+def _force(ad: Any, energy: Callable) -> Callable:
     def force(x: Any, v: Any) -> Any:
         momentum = ad.grad(energy, argnums=1)
         changes = ad.jvp(lambda y: momentum(y, v), (x,), (v,))[1]
         return ad.grad(energy, argnums=0)(x, v) - changes
 
-    return _of_form(ad, energy, f, force)
+    return force
 
 
 def of_decoder(ad: Any, f: Callable) -> dict[str, Callable]:
@@ -67,7 +99,46 @@ def of_decoder(ad: Any, f: Callable) -> dict[str, Callable]:
         second = ad.jvp(lambda y: directional(y, v), (x,), (v,))[1]
         return -ad.grad(lambda y: (f(y) * second).sum())(x)
 
-    return _of_form(ad, energy, tensor, force)
+    def jets(x: Any) -> tuple[Any, Any]:
+        """J (M, D) and the second derivatives (M, D, D)."""
+
+        def twice(y: Any) -> tuple:
+            J = ad.jacfwd(lambda z: f(z).reshape(-1))(y)
+            return J, J
+
+        second, J = ad.jacfwd(twice, has_aux=True)(x)
+        return J, second
+
+    found = _of_form(ad, energy, tensor, force)
+
+    def variation(x: Any, v: Any) -> tuple:
+        J, second = jets(x)
+        return second_variation(J, second, v)
+
+    found["variation"] = variation
+    return found
+
+
+def second_variation(J: Any, second: Any, v: Any) -> tuple:
+    """What `RowFunction.variation` returns, from first (..., M, D) and second (..., M, D, D)
+
+    derivatives of a decoder, and v (..., D); for arrays of any library.
+    """
+    *_, M, D = J.shape
+    speed = (J @ v[..., None])[..., 0]
+    turns = (second @ v[..., None, :, None])[..., 0]  # f''(v, e_i), (..., M, D)
+    bend = turns @ v[..., None]  # f''(v, v), (..., M, 1)
+    pairs = second.reshape(*J.shape[:-2], M, D * D)
+    return (
+        0.5 * (speed * speed).sum(-1),
+        (turns.mT @ speed[..., None])[..., 0],
+        (J.mT @ speed[..., None])[..., 0],
+        turns.mT @ turns,
+        turns.mT @ J,
+        J.mT @ J,
+        (J.mT @ pairs).reshape(*J.shape[:-2], D, D, D),
+        (bend.mT @ pairs).reshape(*J.shape[:-2], D, D),
+    )
 
 
 def _of_form(ad: Any, energy: Callable, tensor: Callable, force: Callable) -> dict[str, Callable]:

@@ -1,4 +1,4 @@
-"""Functions of one point written with JAX, at many rows.
+"""Functions of one point written with JAX: at many rows, and at points that JAX is tracing.
 
 A program is compiled once for a function, a formula and a number of rows, which is rounded up: few
 programs serve all numbers of rows. Numbers are float64 inside, whatever JAX is set to outside.
@@ -16,7 +16,7 @@ import numpy as np
 from probgeo.functions import formulas
 from probgeo.functions.field import Field
 from probgeo.functions.memory import Memory, memory_of
-from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
+from probgeo.functions.rows import AT_ONCE, Form, RowFunction, in_blocks
 from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
 
 LEAST_ROWS = 16  # fewer cost as much: a call takes 7 microseconds, 16 rows of a small f take one
@@ -39,9 +39,12 @@ class Program:
 
     `formula(row, parameters)` gets one row (K,) and, if there are parameters (leaves with one row a
     member), those of its member. It must not keep the user's function alive: see `Memory`.
+    `numbers` is how many a row takes that are kept at a time, if it is more than it has itself.
     """
 
-    def __init__(self, formula: Callable) -> None:
+    def __init__(self, formula: Callable, numbers: int = 1) -> None:
+        self._numbers = numbers
+
         def at_rows(rows: jax.Array) -> tuple:
             return jax.vmap(lambda row: formula(row, None))(rows)
 
@@ -59,7 +62,8 @@ class Program:
     ) -> tuple[np.ndarray, ...]:
         """Outputs (n, ...) at the columns (n, k_1), (n, k_2), ... of rows."""
         width = sum(column.shape[1] for column in columns)
-        block = max(LEAST_ROWS, 1 << (AT_ONCE // width).bit_length() - 1)
+        rows = max(1, AT_ONCE // max(width, self._numbers))
+        block = max(LEAST_ROWS, 1 << rows.bit_length() - 1)
         if not leaves:
             return in_blocks(lambda *some: self._run(width, some, None, []), columns, block)
         given = (*columns, np.asarray(member))
@@ -263,8 +267,8 @@ class JaxRowFunction(RowFunction):
         self._memory = memory_of(f)
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-        memory, D = self._memory, self.dimension
-        program = memory.note((what, D), lambda: Program(_row_formula(what, memory, D)))
+        memory, D, numbers = self._memory, self.dimension, max(1, int(np.prod(self.out_shape)))
+        program = memory.note((what, D), lambda: Program(_row_formula(what, memory, D), numbers))
         return program(columns, None, [])
 
 
@@ -276,6 +280,68 @@ def _row_formula(what: str, memory: Memory, dimension: int) -> Callable:
 
     formula = formulas.formula(what, jax, function)
     return lambda row, _: formula(*row.reshape(-1, dimension))
+
+
+def mixed_derivatives(k: Callable, highest: int, s: np.ndarray, t: np.ndarray) -> list[np.ndarray]:
+    """d^i/ds^i d^j/dt^j k(s, t) of a function of two numbers, at rows s, t (n, 1).
+
+    All up to i = j = `highest` come from one program: (0, 0), (0, 1), ..., (1, 0), ...
+    """
+    memory = memory_of(k)
+
+    def make() -> Program:
+        table: list[Callable] = []
+        row: Callable = lambda s, t: memory.function()(s, t)  # noqa: E731
+        for _ in range(highest + 1):
+            entry = row
+            for _ in range(highest + 1):
+                table.append(entry)
+                entry = jax.grad(entry, 1)
+            row = jax.grad(row, 0)
+        return Program(lambda row, _: tuple(entry(*row) for entry in table))
+
+    return list(memory.note(("mixed derivatives", highest), make)((s, t), None, []))
+
+
+def at_points(function: Callable, *points: Any, result: str = "d,d") -> jax.Array:
+    """A function of one point, or of a few, at points (..., D); `result`: the shape of its value.
+
+    For tracers: this becomes a part of the user's own program, in its precision.
+    """
+    arrays = [jnp.asarray(x) for x in points]
+    if all(x.ndim == 1 for x in arrays):
+        return function(*arrays)
+    inputs = ",".join("(d)" for _ in arrays)
+    return jnp.vectorize(function, signature=f"{inputs}->({result})")(*arrays)
+
+
+def solve(metric: Any, x: Any, p: Any) -> jax.Array:
+    """M(x)^-1 p."""
+    return at_points(lambda x, p: jnp.linalg.solve(metric(x), p), x, p, result="d")
+
+
+def acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> jax.Array:
+    """c'' of the geodesic with c = x and c' = v, or what Eq. 2 prints for it."""
+    of_metric = formulas.of_metric(jax, metric)
+
+    def one(x: jax.Array, v: jax.Array) -> jax.Array:
+        force = -of_metric["gradient"](x, v)[1] if printed else of_metric["force"](x, v)[0]
+        return jnp.linalg.solve(metric(x), force)
+
+    return at_points(one, x, v, result="d")
+
+
+def slopes(metric: Any, x: Any) -> jax.Array:
+    """d M_ij / d x_k, [i, j, k], at one point."""
+    return jax.jacfwd(metric)(x)
+
+
+def pulled_back(f: Any, x: Any, form: Form) -> tuple[jax.Array, int]:
+    """M (..., D, D) of a function of one point, at points (..., D), and its number of outputs."""
+    x = jnp.asarray(x)
+    tensor = formulas.formula(f"{form} tensor", jax, f)
+    outputs = jax.eval_shape(f, jax.ShapeDtypeStruct(x.shape[-1:], x.dtype)).size
+    return at_points(lambda x: tensor(x)[0], x), outputs
 
 
 def _on_device(leaves: list[np.ndarray]) -> list:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,16 @@ import torch
 from probgeo.functions import formulas
 from probgeo.functions.field import Field
 from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
+from probgeo.functions.torch_layers import Layer, jets, layers_of
 from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
 
 # Forward derivatives have one level for all threads, and a module lends out its parameters while it
 # is called with others: without the lock, decoders failed on two threads, now and then.
 ONE_AT_A_TIME = threading.Lock()
+
+# Outputs of a row count so many times less than for JAX: every operation of torch costs some tens
+# of microseconds by itself. Decoders to 784 numbers were fastest at some 250 rows at a time.
+CHEAP = 6
 
 
 def in_double_precision(f: Callable) -> Callable:
@@ -32,6 +38,17 @@ def in_double_precision(f: Callable) -> Callable:
     return lambda *arguments: torch.func.functional_call(f, doubled, arguments)
 
 
+def in_single_precision(f: Callable) -> Callable:
+    """A function that wants float32 tensors, as one of float64; modules stay as they are."""
+    if isinstance(f, torch.nn.Module):
+        return f
+
+    def narrow(x: Any) -> Any:
+        return x.float() if x.is_floating_point() else x
+
+    return lambda *arguments: f(*rebuilt(arguments, [narrow(x) for x in leaves_of(arguments)]))
+
+
 def device_of(f: Callable) -> torch.device:
     """Where a module computes."""
     first = next(f.parameters(), None) if isinstance(f, torch.nn.Module) else None
@@ -45,8 +62,10 @@ def evaluator(f: Callable) -> Callable:
     def evaluate(*arguments: Any) -> Any:
         tensors = rebuilt(arguments, [rows.tensor(leaf) for leaf in leaves_of(arguments)])
         with ONE_AT_A_TIME, torch.no_grad():
-            out = rows.f(*tensors)
-        return _to_numpy(out) if isinstance(out, torch.Tensor) else out
+            out = rows.own(*tensors)
+        if isinstance(out, torch.Tensor):  # in its own precision, which tells how it computes
+            return out.cpu().numpy() if out.dtype == torch.float32 else _to_numpy(out)
+        return out
 
     return evaluate
 
@@ -54,8 +73,12 @@ def evaluator(f: Callable) -> Callable:
 class _Rows:
     """Rows of NumPy through a formula of tensors and back, without gradients, in blocks."""
 
-    def __init__(self, f: Callable) -> None:
-        self.f, self.device = in_double_precision(f), device_of(f)
+    def __init__(self, f: Callable, numbers: int = 1) -> None:
+        self.own, self.device = in_double_precision(f), device_of(f)
+        self.numbers = numbers
+
+    def f(self, *arguments: Any) -> torch.Tensor:
+        return self.own(*arguments).double()
 
     def tensor(self, array: np.ndarray) -> torch.Tensor:
         array = np.ascontiguousarray(array)
@@ -74,7 +97,7 @@ class _Rows:
             with ONE_AT_A_TIME, torch.no_grad():
                 return tuple(_to_numpy(out) for out in formula(*map(self.tensor, part)))
 
-        return in_blocks(some, arrays, max(1, AT_ONCE // width))
+        return in_blocks(some, arrays, max(1, AT_ONCE // max(width, self.numbers // CHEAP)))
 
 
 def _to_numpy(out: torch.Tensor) -> np.ndarray:
@@ -148,11 +171,64 @@ class TorchRowFunction(RowFunction):
 
     def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
         self.f, self.dimension, self.out_shape = f, dimension, out_shape
-        self._rows = _Rows(f)
+        self._rows = _Rows(f, int(np.prod(out_shape)))
+        self._layers = layers_of(f)
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = [np.asarray(column, dtype=float) for column in columns]
         if what == "values":
             return self._rows.run(lambda x: (self._rows.f(x),), *rows)
+        if self._layers is not None and what in OF_LAYERS:
+            return self._rows.run(partial(OF_LAYERS[what], self._layers), *rows)
         formula = formulas.formula(what, torch.func, lambda x: self._rows.f(x[None])[0])
         return self._rows.run(torch.func.vmap(formula), *rows)
+
+
+def _along_axes(layers: list[Layer], x: torch.Tensor, second: bool) -> tuple:
+    D = x.shape[1]
+    axes = torch.eye(D, dtype=x.dtype, device=x.device)[:, None].expand(D, *x.shape)
+    return jets(layers, x, axes, second)
+
+
+def _layers_energy(layers: list[Layer], x: torch.Tensor, v: torch.Tensor) -> tuple:
+    speed, _ = jets(layers, x, v[None], second=False)
+    return (0.5 * (speed[0] ** 2).sum(1),)
+
+
+def _layers_tensor(layers: list[Layer], x: torch.Tensor) -> tuple:
+    J = _along_axes(layers, x, second=False)[0].permute(1, 2, 0)
+    return (J.mT @ J,)
+
+
+def _layers_variation(layers: list[Layer], x: torch.Tensor, v: torch.Tensor) -> tuple:
+    """As `formulas.second_variation`; all are products of few vectors, made at once."""
+    first, pairs = _along_axes(layers, x, second=True)
+    D = x.shape[1]
+    i, j = torch.tril_indices(D, D)
+    number = torch.empty(D, D, dtype=torch.long, device=x.device)
+    number[i, j] = number[j, i] = torch.arange(len(i), device=x.device)
+    along = v.T[:, :, None]
+    turns = torch.stack([(pairs[number[k]] * along).sum(0) for k in range(D)])  # f''(v, e_k)
+    bend = (turns * along).sum(0, keepdim=True)
+    vectors = torch.cat([first, turns, bend, pairs]).transpose(0, 1).contiguous()
+    products = vectors[:, : 2 * D + 1] @ vectors.mT
+    J, T, second = slice(0, D), slice(D, 2 * D), 2 * D + 1 + number
+    M, turned = products[:, J, J], products[:, T, J]
+    by_v = (M @ v[:, :, None])[:, :, 0]
+    return (
+        0.5 * (by_v * v).sum(1),
+        (turned @ v[:, :, None])[:, :, 0],
+        by_v,
+        products[:, T, T],
+        turned,
+        M,
+        products[:, J][:, :, second],
+        products[:, 2 * D][:, second],
+    )
+
+
+OF_LAYERS: dict[str, Callable[..., tuple]] = {
+    "decoder energy": _layers_energy,
+    "decoder tensor": _layers_tensor,
+    "decoder variation": _layers_variation,
+}

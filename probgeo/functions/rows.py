@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-Form = Literal["metric", "decoder"]
+Form = Literal["metric", "decoder", "gaussian"]
 AT_ONCE = 2**15  # numbers that are worked on at a time: more gain nothing and need memory
 
 
@@ -22,16 +22,19 @@ def in_blocks(run: Callable, columns: Sequence[np.ndarray], block: int) -> tuple
 class RowFunction(ABC):
     """A map x (D,) -> array of shape `out_shape`, at many rows.
 
-    The methods that take a `form` treat it as one of two quadratic forms: "metric" if it returns
-    M(x) (D, D) itself; "decoder" if M = J'J with J its Jacobian.
+    The methods that take a `form` treat it as one of three quadratic forms: "metric" if it returns
+    M(x) (D, D) itself; "decoder" if M = J'J with J its Jacobian; "gaussian" if it returns means
+    and logarithms of standard deviations (2, ...) of normal distributions, and M is Fisher's.
 
     Attributes
     ----------
     dimension : D
     out_shape : shape of its value at one point
+    precision : spacing, next to one, of the numbers that it computes with
     """
 
     dimension: int
+    precision: float = 2.0**-52
     out_shape: tuple[int, ...]
 
     @abstractmethod
@@ -66,6 +69,15 @@ class RowFunction(ABC):
             return self._run(f"{form} terms", x, v)
         empty = np.empty((3, 0, self.dimension, self.dimension))
         return (*self._run(f"{form} gradient", x, v), *empty)
+
+    def variation(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Of a decoder f with Jacobian J, all that the second variation of the energy needs.
+
+        L, its gradients by x and by v; the products of f''(v, e_i) with each other and with the
+        columns of J, and J'J: (n, D, D); the products of the columns k of J with f''(e_i, e_j),
+        (n, D, D, D), and those of f''(v, v) with them, (n, D, D).
+        """
+        return self._run("decoder variation", x, v)
 
     def forces(
         self, x: np.ndarray, v: np.ndarray, form: Form = "metric"

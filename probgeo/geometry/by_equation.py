@@ -25,17 +25,17 @@ from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver
 from probgeo.ragged import members_of, offsets_of
 
-GUESS_POINTS = 65
-DRAWS = 32  # of curves, from which the uncertainty of a length follows as in the paper
-MUCH_LONGER = 0.01  # than the curve of least energy, relatively
 
+def solved_by(solver: Solver, least: Geodesic, ends: Ends, draws: int = 32) -> Geodesic:
+    """The geodesics that a solver finds near those of least energy, of the same batch.
 
-def solved_by(solver: Solver, least: Geodesic, ends: Ends) -> Geodesic:
-    """The geodesics that a solver finds near those of least energy, of the same batch."""
+    The uncertainty of their lengths is that of so many curves drawn, as in the paper. Those that
+    are more than a hundredth longer are flagged.
+    """
     count = len(ends.a)
     lost = np.ravel(least.flag) == NO_METRIC
     stand_in = np.where(lost, np.flatnonzero(~lost)[0], np.arange(count))  # solved, and flagged
-    origin, guess = ends.a[stand_in], least.posterior.mean(np.linspace(0, 1, GUESS_POINTS), 0)
+    origin, guess = ends.a[stand_in], least.posterior.mean(np.linspace(0, 1, 65), 0)
     problem = Problem(
         GeodesicField(least.metric, origin),
         0.0,
@@ -55,11 +55,11 @@ def solved_by(solver: Solver, least: Geodesic, ends: Ends) -> Geodesic:
     spread = np.zeros(count)
     if problem.spread is not None:
         spread = first_variation(least.metric, posterior, length)
-    drawn, _ = draw_lengths(least.metric, posterior, 0, DRAWS)
+    drawn, _ = draw_lengths(least.metric, posterior, 0, draws)
     variance = np.mean((drawn - length) ** 2, axis=0) - spread**2  # draws know the total only
     error = np.sqrt(np.maximum(variance, 0.0)) + ROUND_OFF * length
     velocity = scaled(least.metric, origin, nodes[offsets[:-1], 1], length)
-    longer = length > (1.0 + MUCH_LONGER) * np.ravel(least.mean_length)
+    longer = length > 1.01 * np.ravel(least.mean_length)
     flag = np.where(longer & (np.ravel(least.flag) == 0), LONGER_THAN_KNOWN, np.ravel(least.flag))
 
     def shaped(values: np.ndarray) -> np.ndarray:

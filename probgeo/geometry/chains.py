@@ -13,9 +13,6 @@ from probgeo.geometry import loops
 from probgeo.metrics import EnergyTerms, Metric
 from probgeo.ragged import offsets_of, rows_of
 
-MOST_STEPS = 30  # of Newton's method on a mesh
-SMALLEST_STEP = 1e-4  # share of Newton's step below which a chain is given up
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -72,6 +69,12 @@ class Chains:
     def rule(self) -> Rule:
         return RULES[self.nodes.shape[1] - 1]
 
+    @property
+    def hessian_bytes(self) -> float:
+        """Of one chain on average: blocks on and above the diagonal, and what they are made of."""
+        rows, J, D = self.nodes.shape
+        return 8.0 * 2.5 * 2.0 * (J * D) ** 2 * rows / max(1, len(self))
+
     def take(self, members: np.ndarray) -> "Chains":
         rows = rows_of(self.offsets, members)
         offsets = offsets_of(np.diff(self.offsets)[members])
@@ -87,7 +90,7 @@ class Chains:
 
     def terms(self, metric: Metric) -> EnergyTerms:
         """Energy and its derivatives there."""
-        return metric.energy_terms(*self.points())
+        return metric.newton_terms(*self.points())
 
     def integrals(self, density: np.ndarray) -> np.ndarray:
         """Integral (members,) of a density that is known at all points."""
@@ -183,15 +186,17 @@ def minimise(
     metric: Metric,
     chains: Chains,
     tolerance: float,
-    most: int = MOST_STEPS,
+    most: int | None = None,
     race: Referee | None = None,
 ) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
 
-    The last step is taken without looking back. Chains that are done leave the batch, and so do
-    those that have lost a race: of these nothing is known but where they were.
+    In at most so many rounds, by default 30; the last step is taken without looking back. A chain
+    of which not even a share of 1e-4 of Newton's step is accepted is given up. Chains that are
+    done leave the batch, and so do those that have lost a race: of these nothing is known but where
+    they were.
     """
-    count = len(chains)
+    count, most = len(chains), 30 if most is None else most
     nodes = chains.nodes.copy()
     energies, settled = np.full(count, np.inf), np.zeros(count, dtype=bool)
     steps = np.zeros(count, dtype=np.int64)
@@ -223,7 +228,7 @@ def minimise(
             step[rows] = made.step[rows]
             decrement[accepted] = made.decrement[accepted]
         done = accepted & (decrement <= tolerance * energy)
-        stuck = (size < SMALLEST_STEP) | ~(decrement < np.inf) | ~(energy < np.inf)
+        stuck = (size < 1e-4) | ~(decrement < np.inf) | ~(energy < np.inf)
         leave = done | stuck if round_ < most else np.ones(len(at), dtype=bool)
         size[~done & leave] = 0.0
         loops.propose(at.offsets, at.nodes, step, size, trial)

@@ -23,16 +23,6 @@ from probgeo.metrics import Metric
 from probgeo.ode.curve import OK, Curve, Posterior
 from probgeo.ode.markov import Markov
 
-# Tolerance of geodesics over that of their Jacobi fields, so that the error is that of these. Two
-# standard deviations cover .92 to 1 of the errors on spheres, their products, an ellipsoid and in
-# local metrics, at tolerances of 1e-2 to 1e-8; with .1 it is .86 to 1, with 1 it is .40 to 1.
-CURVE_SHARE = 0.03
-# Samples a step, at first. Turns of 2 theta are known if they are below pi, and steps make some of
-# up to 6 at a tolerance of .1, 4 at .01 and 3 at .001.
-PIECES = 2
-FAST = 0.5 * np.pi  # turns of 2 theta between samples that ask for one in between
-HALVINGS = 50  # of an interval, and nothing is left of it
-
 
 class JacobiField(Field):
     """u'' = A u + B u' along the means of geodesics, A and B the derivatives of c'' by c and c'."""
@@ -122,13 +112,17 @@ class Fan:
         theta = np.mod(0.5 * np.angle(np.linalg.eigvals(W)), np.pi)
         return Phases(W, np.sort(np.where(t[:, None] > 0.0, theta, 0.0), axis=1))
 
-    def samples(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (member, time) between the steps of all fields of a geodesic."""
+    def samples(self, pieces: int = 2) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (member, time) between the steps of all fields of a geodesic, so many a step.
+
+        Turns of 2 theta are known if they are below pi, and steps make some of up to 6 at a
+        tolerance of .1, 4 at .01 and 3 at .001.
+        """
         m, t = [], []
         for k in range(self.curve.count):
             own = range((self.curve.dimension - 1) * k, (self.curve.dimension - 1) * (k + 1))
             nodes = np.unique(np.concatenate([self.fields.nodes(field) for field in own]))
-            fine = np.arange(PIECES * (len(nodes) - 1) + 1) / PIECES
+            fine = np.arange(pieces * (len(nodes) - 1) + 1) / pieces
             t.append(np.interp(fine, np.arange(len(nodes)), nodes))
             m.append(np.full(len(fine), k))
         return np.concatenate(m), np.concatenate(t)
@@ -141,14 +135,19 @@ class Fan:
 
 
 def conjugate_times(
-    metric: Metric, a: np.ndarray, v: np.ndarray, rtol: float
+    metric: Metric, a: np.ndarray, v: np.ndarray, rtol: float, share: float = 0.03
 ) -> tuple[np.ndarray, np.ndarray, Curve]:
     """First conjugate times (B,) in (0, 1] of geodesics from a with velocities v (B, D).
 
     Infinite where there is none. With standard deviations, and the geodesics, flagged also where
     their Jacobi fields are not known well enough.
+
+    `share` is the tolerance of geodesics over that of their Jacobi fields, so that the error is
+    that of these. Two standard deviations cover .92 to 1 of the errors on spheres, their products,
+    an ellipsoid and in local metrics, at tolerances of 1e-2 to 1e-8; with .1 it is .86 to 1, with 1
+    it is .40 to 1.
     """
-    curve = shoot(metric, (a, None), (v, None), Markov(rtol=CURVE_SHARE * rtol), False)
+    curve = shoot(metric, (a, None), (v, None), Markov(rtol=share * rtol), False)
     times, std, status = np.full(len(a), np.inf), np.zeros(len(a)), curve.status.copy()
     moving = np.flatnonzero((status == OK) & np.any(v != 0.0, axis=1))
     if a.shape[1] > 1 and len(moving):
@@ -200,10 +199,10 @@ def well_sampled(
 ) -> tuple[np.ndarray, np.ndarray, Phases]:
     """Rows (member, time) with others in between where phases turn fast; and the phases."""
     seen = fan.phases(m, t, scale)
-    for _ in range(HALVINGS):
+    for _ in range(50):  # halvings, and nothing is left of an interval
         left = np.flatnonzero(m[:-1] == m[1:])
         turned = np.abs(seen.take(left).turns(seen.take(left + 1))).max(axis=1)
-        fast = left[turned > FAST]
+        fast = left[turned > 0.5 * np.pi]
         if not len(fast):
             break
         added = m[fast], 0.5 * (t[fast] + t[fast + 1])
@@ -219,7 +218,7 @@ def narrowed(
 ) -> np.ndarray:
     """When the first phase passes pi (n,), between low and high; `start` are those at low."""
     t = 0.5 * (low + high)
-    for _ in range(HALVINGS):
+    for _ in range(50):
         here = fan.phases(m, t, scale)
         passed = start.passed(here).astype(int)
         over = passed > 0

@@ -17,9 +17,8 @@ import numpy as np
 
 from probgeo.geometry.arguments import as_gaussian, as_rows, as_vectors, where_definite
 from probgeo.metrics import Metric
-from probgeo.ragged import in_chunks
+from probgeo.ragged import in_chunks, members_at_a_time
 
-NUMBERS_AT_ONCE = 2_000_000  # second derivatives in memory: 16 MB a block
 # Sine of an angle at which half of the digits of the plane are lost.
 FLATTEST = float(np.sqrt(np.finfo(float).eps))
 
@@ -47,7 +46,7 @@ def sectional(metric: Metric, x: Any, u: Any, v: Any) -> np.ndarray:
     def work(k: np.ndarray) -> np.ndarray:
         return _of_planes(metric, points[k], one[k], other[k])
 
-    most = max(1, NUMBERS_AT_ONCE // (6 * points.shape[1] ** 2))
+    most = members_at_a_time(8 * 10 * points.shape[1] ** 2)
     parts = in_chunks(work, len(points), most=most, least=1000, progress=False)
     found = np.full(len(usable), np.nan)
     found[usable] = np.concatenate(parts)
@@ -62,7 +61,7 @@ def ricci(metric: Metric, x: Any) -> tuple[np.ndarray, np.ndarray]:
     def work(k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _of_points(metric, points[k])
 
-    most = max(1, NUMBERS_AT_ONCE // D**3)
+    most = members_at_a_time(8 * 7 * D**3)
     parts = in_chunks(work, len(points), most=most, progress=False)
     tensors, traces = np.full((len(rows), D, D), np.nan), np.full(len(rows), np.nan)
     tensors[usable], traces[usable] = (np.concatenate(p) for p in zip(*parts, strict=True))

@@ -14,7 +14,6 @@ from probgeo.geometry.chains import Chains, newton_step
 from probgeo.metrics import Metric
 from probgeo.ragged import elements_of, offsets_of
 
-DOUBT = 0.1  # relative error of what a step of Newton's method says of the energy
 LARGE, SMALL = 0.1, 0.01  # shares of the largest error of an element in its curve
 
 
@@ -179,8 +178,8 @@ def estimate(metric: Metric, chains: Chains) -> Estimate:
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = (length**2 - 2.0 * energy + made.decrement) / (length + lower)
         part = made.decrement / (length + lower)
-    # the difference of both may be small by chance, but is not known to all digits
-    excess = np.where(length > 0, np.hypot(excess, DOUBT * part), 0.0)
+    # the difference of both may be small by chance, but Newton's step knows it to a tenth at best
+    excess = np.where(length > 0, np.hypot(excess, 0.1 * part), 0.0)
     return Estimate(
         fine,
         error,

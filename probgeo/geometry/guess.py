@@ -10,8 +10,6 @@ from probgeo.geometry.elements import from_polygons
 from probgeo.ode.curve import Curve
 from probgeo.ragged import members_of, offsets_of
 
-ELEMENTS = 16  # of a guess that is given by points: it may be a curve of many bends
-
 
 def guessed(guess: Any, shape: tuple[int, ...], a: np.ndarray, b: np.ndarray) -> Chains | None:
     """A guess as chains from a to b (B, D): a curve on its own mesh, or points (..., T, D).
@@ -55,10 +53,10 @@ def moved(chains: Chains, a: np.ndarray, b: np.ndarray) -> Chains:
     return Chains(nodes, chains.t, chains.offsets)
 
 
-def _points(guess: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Points (B, T, D) at equal steps along a guess."""
+def _points(guess: Any, shape: tuple[int, ...], elements: int = 16) -> np.ndarray:
+    """Points (B, T, D) at equal steps along a guess, which may be a curve of many bends."""
     if isinstance(guess, Curve):
-        points = guess.mean(np.linspace(*guess.t_span, ELEMENTS + 1))
+        points = guess.mean(np.linspace(*guess.t_span, elements + 1))
     else:
         points = as_float_array("guess", guess)
     if points.ndim < 2 or points.shape[-2] < 2 or points.shape[-1] != shape[-1]:
@@ -68,7 +66,7 @@ def _points(guess: Any, shape: tuple[int, ...]) -> np.ndarray:
         points = np.broadcast_to(points, wanted)
     except ValueError as error:
         raise ValueError(f"guess must broadcast to {wanted}, got {points.shape}") from error
-    return resampled(points.reshape(-1, *points.shape[-2:]), ELEMENTS)
+    return resampled(points.reshape(-1, *points.shape[-2:]), elements)
 
 
 def resampled(points: np.ndarray, elements: int) -> np.ndarray:

@@ -21,11 +21,7 @@ from probgeo.geometry.manifold import Manifold
 from probgeo.metrics import Metric
 from probgeo.ode.curve import ConvergenceWarning
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ragged import in_chunks, joined
-
-AT_ONCE = 256  # geodesics whose Hessians are in memory at a time
-MET = 1e-13  # distance from the base, over the size of coordinates, of a point that is met
-LEAD = 0.3  # of their length: how far ahead geodesics are, at most, of curves nobody has met
+from probgeo.ragged import in_chunks, joined, members_at_a_time
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,8 @@ def logarithms(
     """
     bases = np.array(np.broadcast_to(base, X.shape))
     # a point that is met up to round-off is met
-    met = np.abs(X - bases).max(axis=1) <= MET * np.abs(bases).max(axis=1)
+    round_off = 500.0 * np.finfo(float).eps * np.abs(bases).max(axis=1)
+    met = np.abs(X - bases).max(axis=1) <= round_off
     X = np.where(met[:, None], bases, X)
     if manifold.metric.is_flat:
         return _flat_logarithms(manifold.metric, bases, X)
@@ -154,9 +151,12 @@ def _followed(
     return geodesics, lead
 
 
-def _lead(geodesics: Geodesic) -> np.ndarray:
-    """How much longer than the shortest any other curve is, at the end of a search."""
-    return np.minimum(geodesics.gap, LEAD) * geodesics.mean_length
+def _lead(geodesics: Geodesic, most: float = 0.3) -> np.ndarray:
+    """How much longer than the shortest any other curve is, at the end of a search.
+
+    At most that share of its length: there may be curves that nobody has met.
+    """
+    return np.minimum(geodesics.gap, most) * geodesics.mean_length
 
 
 def replaced(curves: Geodesic, members: np.ndarray, others: Geodesic) -> Geodesic:
@@ -216,7 +216,8 @@ def slopes_of(
         change = H + terms.xv[good].transpose(0, 2, 1)
         slopes[members[good]] = -np.linalg.solve(terms.vv[good], change)
 
-    in_chunks(work, len(chains), most=AT_ONCE, progress=False)
+    most = members_at_a_time(chains.hessian_bytes)
+    in_chunks(work, len(chains), most=most, progress=False)
     return slopes
 
 

@@ -20,15 +20,16 @@ from probgeo.geometry.by_equation import solved_by
 from probgeo.geometry.chains import Chains
 from probgeo.geometry.conjugate import conjugate_times
 from probgeo.geometry.curvature import certain_rows, ricci, sectional
+from probgeo.geometry.ensembles import ModelSource, with_spread
 from probgeo.geometry.geodesic import Geodesic, Method, check_method
-from probgeo.geometry.guess import guessed
+from probgeo.geometry.guess import chains_of, guessed
 from probgeo.geometry.packing import Ends, packed
 from probgeo.geometry.refine import Accuracy
 from probgeo.geometry.search import EFFORTS
 from probgeo.geometry.shooting import carry, shoot
 from probgeo.geometry.shortest import Shortest, joined, shortest
 from probgeo.geometry.starts import Landmarks
-from probgeo.metrics import Metric, MetricReport, as_metric, check_metric
+from probgeo.metrics import Ensemble, Metric, MetricReport, as_metric, check_metric
 from probgeo.metrics.inputs import as_points
 from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
@@ -138,15 +139,31 @@ class Manifold:
         b: Any,
         *,
         method: Method = "linearised",
-        source: Source = "total",
+        source: ModelSource = "total",
         seed: int = 0,
         n: int = 100,
         **options: Any,
     ) -> ScalarGaussian:
-        """Length of the geodesic from a to b. See `Geodesic.measure`; options as in `geodesic`."""
-        check_method(method, source)
+        """Length of the geodesic from a to b. See `Geodesic.measure`; options as in `geodesic`.
+
+        With a `metrics.Ensemble` there is a fourth `source`, "model": the variance over members,
+        each along its own geodesics. It is part of the total, and the result is an
+        `EnsembleDistance`, which has both.
+        """
+        check_method(method, "total" if source == "model" else source)
+        if source == "model" and not self.members:
+            raise ValueError(
+                "source='model' is the spread over the members of a metrics.Ensemble, got "
+                f"{self.metric!r}"
+            )
         found = self.geodesic(a, b, **options)
-        return found.measure(method, source=source, seed=seed, n=n)
+        own = found.measure(method, source="total" if source == "model" else source, seed=seed, n=n)
+        if not self.members or source in ("numerical", "boundary"):
+            return own
+        each = [member.geodesic(a, b, **options) for member in self.members]
+        lengths = np.stack([geodesic.mean_length for geodesic in each])
+        good = np.all([found.converged, *(geodesic.converged for geodesic in each)], axis=0)
+        return with_spread(own, lengths, found.length_error, good, source)
 
     def log(
         self,
@@ -221,7 +238,9 @@ class Manifold:
         """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself.
 
         Without Y every pair is solved once, and distances to oneself are zero. Curves are not kept,
-        so that memory is that of the result. What did not converge is told in a warning.
+        so that memory is that of the result. What did not converge is told in a warning. With a
+        `metrics.Ensemble` the result is an `EnsembleDistance`, with distances (K, n, m) by each of
+        its members.
 
         Examples
         --------
@@ -239,21 +258,23 @@ class Manifold:
         size = len(points), len(others)
         pairs = usable & (np.tri(*size, -1, dtype=bool).T if Y is None else True)
         i, j = np.nonzero(pairs)
-        mean, std = np.where(usable, 0.0, np.nan), np.where(usable, 0.0, np.nan)
+        mean, error = np.where(usable, 0.0, np.nan), np.where(usable, 0.0, np.nan)
+        each = np.where(usable, np.zeros((len(self.members), 1, 1)), np.nan)
         good = usable.copy()
 
         def work(k: np.ndarray) -> tuple[np.ndarray, ...]:
-            ends = Ends(points[i[k]], others[j[k]], None, None)
-            found = self._between(ends, np.ones(len(k), dtype=bool), (len(k),))
-            return found.mean_length, found.length_error, found.converged
+            ends, all_usable = Ends(points[i[k]], others[j[k]]), np.ones(len(k), dtype=bool)
+            found = self._between(ends, all_usable, k.shape)
+            lengths, converged = self._by_members(ends, found)
+            return found.mean_length, found.length_error, lengths, converged
 
         if len(i):
             parts = in_chunks(work, len(i), most=MOST, progress=progress, unit="distances")
-            found = (np.concatenate(values) for values in zip(*parts, strict=True))
-            for out, values in zip((mean, std, good), found, strict=True):
-                out[i, j] = values
+            found = (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
+            for out, values in zip((mean, error, each, good), found, strict=True):
+                out[..., i, j] = values
                 if Y is None:
-                    out[j, i] = values
+                    out[..., j, i] = values
         if not good.all():
             warnings.warn(
                 f"{np.sum(~good)} of {good.size} distances did not converge; "
@@ -261,7 +282,8 @@ class Manifold:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        return ScalarGaussian.unchecked(mean, std**2)
+        distance = ScalarGaussian.unchecked(mean, error**2)
+        return with_spread(distance, each, error, good) if self.members else distance
 
     def inner(self, x: Any, u: Any, v: Any) -> np.ndarray:
         """u' M(x) v, the inner product of tangent vectors at x."""
@@ -361,6 +383,36 @@ class Manifold:
         return replace(self, precision=as_positive("rtol", rtol))
 
     @cached_property
+    def members(self) -> tuple["Manifold", ...]:
+        """Those of a `metrics.Ensemble`, one by one; none for other metrics."""
+        if not isinstance(self.metric, Ensemble):
+            return ()
+        return tuple(replace(self, metric=member) for member in self.metric.members)
+
+    def _by_members(
+        self, ends: Ends, found: Geodesic, room: float = 0.2
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Distances (K, n) by each member of an ensemble, and whether all converged, (n,).
+
+        From the geodesics found by the expected metric, unless that has met another one that is
+        longer by less than `room`: then members may prefer the other, and search for themselves.
+        """
+        lengths, converged = np.empty((len(self.members), len(ends.a))), found.converged.copy()
+        clear = found.converged & (found.gap >= room)
+        for part, guess in ((clear, chains_of(found)), (~clear, None)):
+            k = np.flatnonzero(part)
+            own = Ends(ends.a[k], ends.b[k])
+            first = None if guess is None else guess.take(k)
+            for member, out in zip(self.members, lengths, strict=True):
+                if len(k):
+                    patience = None if guess is None else FEW_STEPS
+                    each = member._between(
+                        own, np.ones(len(k), dtype=bool), k.shape, first, patience
+                    )
+                    out[k], converged[k] = each.mean_length, converged[k] & each.converged
+        return lengths, converged
+
+    @cached_property
     def accuracy(self) -> Accuracy:
         """When geodesics are good enough."""
         accuracy = Accuracy()
@@ -393,7 +445,8 @@ class Manifold:
     ) -> Geodesic:
         """Geodesics between rows of points, those of them that are usable."""
         index = np.flatnonzero(usable)
-        effort, accuracy = EFFORTS[self.thoroughness], self.accuracy
+        effort = EFFORTS[self.thoroughness]
+        accuracy = self.accuracy.within(self.metric.precision(ends.a.shape[1]))
         landmarks = self.known_landmarks
 
         def work(k: np.ndarray) -> Shortest:

@@ -14,9 +14,7 @@ from probgeo.geometry.shortest import Shortest
 from probgeo.metrics import Metric
 from probgeo.ode.curve import NOT_FINITE
 from probgeo.ode.piecewise import PiecewisePosterior, hermite_pieces
-from probgeo.ragged import in_chunks, joined, members_of, offsets_of
-
-SLOPES_AT_ONCE = 256  # members whose Hessians are in memory for uncertain ends
+from probgeo.ragged import in_chunks, joined, members_at_a_time, members_of, offsets_of
 
 
 @dataclass(frozen=True)
@@ -25,8 +23,8 @@ class Ends:
 
     a: np.ndarray
     b: np.ndarray
-    cov_a: np.ndarray | None
-    cov_b: np.ndarray | None
+    cov_a: np.ndarray | None = None
+    cov_b: np.ndarray | None = None
 
 
 def packed(
@@ -39,6 +37,7 @@ def packed(
     """Geodesics of all members; those that could not be tried, not `usable`, are NaN."""
     index = np.flatnonzero(usable)
     made = found.refined
+    rounding = max(ROUND_OFF, metric.precision(ends.a.shape[1]))
 
     def spread_out(values: np.ndarray, otherwise: Any) -> np.ndarray:
         if usable.all():
@@ -73,7 +72,7 @@ def packed(
         flag=spread_out(flag, NO_METRIC),
         won=spread_out(found.start, 0),
         mean_length=spread_out(made.length, np.nan),
-        length_error=spread_out(made.excess + ROUND_OFF * made.length, np.nan),
+        length_error=spread_out(made.excess + rounding * made.length, np.nan),
         length_spread=spread_out(spread, np.nan),
         velocity=spread_out(made.velocity, np.nan),
         velocity_error=spread_out(made.velocity_error, np.nan),
@@ -114,7 +113,8 @@ def spread_columns(
         pieces = hermite_pieces(part.t, part.offsets, nodes.reshape(len(part.t), 2, -1))
         return pieces.reshape(*pieces.shape[:2], D, -1)
 
-    return np.concatenate(in_chunks(work, len(chains), most=SLOPES_AT_ONCE, progress=False))
+    most = members_at_a_time(chains.hessian_bytes)
+    return np.concatenate(in_chunks(work, len(chains), most=most, progress=False))
 
 
 def with_gaps(posterior: PiecewisePosterior, usable: np.ndarray) -> PiecewisePosterior:

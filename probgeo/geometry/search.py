@@ -20,11 +20,6 @@ from probgeo.ragged import offsets_of
 
 NAMES = ("line", "graph", "detour", "continuation", "guess")
 LINE, GRAPH, DETOUR, CONTINUATION, GUESS = range(5)
-# Bows are followed that are at most so many times as long as the curve known; in a plane without
-# features they are 1.4. Of 200 pairs among 12 bumps 19 were missed without bows, 7 with 1.1, 3 with
-# 1.3 (at 1.4 times the price, and the same price on gentle metrics), 2 with 1.6.
-BOW = 1.3
-SHARES = (1 / 16, 1 / 4)  # of the sharpness of a metric, on the way to itself
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,13 @@ class Effort:
     many, pairs : int
         Distinct curves from which on there are likely to be others: detours over points beside the
         landmarks are tried as well, and over so many random pairs of all these.
+    bow : float
+        Without landmarks, bows are followed that are at most so many times as long as the curve
+        known; in a plane without features they are 1.4. Of 200 pairs among 12 bumps 19 were missed
+        without bows, 7 with 1.1, 3 with 1.3 (at 1.4 times the price, and the same price on gentle
+        metrics), 2 with 1.6.
+    shares : tuple of float
+        Of the sharpness of a metric, on the way to itself.
     always : bool
         Whether to try all starts even where the first ones agree.
     tolerance : float
@@ -60,6 +62,8 @@ class Effort:
     near: float = 1.8  # 0: 30
     many: int = 5  # 10: 15, 3: 9 in 1.1 times the time
     pairs: int = 0
+    bow: float = 1.3
+    shares: tuple[float, ...] = (1 / 16, 1 / 4)
     always: bool = False  # True: 7 in 1.4 times the time
     tolerance: float = 1e-3
     hopeless: float = 2.5  # 1.5 misses 5 more of 1295 on helices, digits and others
@@ -176,13 +180,15 @@ class Met:
         """Follow bows on both sides of the line that are hardly longer than what is known."""
         for over in beside(self.metric, self.a, self.b):
             polygons = detours(self.a, self.b, over[:, None])
-            worth = np.flatnonzero(lengths(self.metric, polygons) < BOW * self.shortest())
+            worth = np.flatnonzero(
+                lengths(self.metric, polygons) < self.effort.bow * self.shortest()
+            )
             if len(worth):
                 self.follow(polygons[worth], worth, DETOUR)
 
     def continued(self, members: np.ndarray) -> None:
         """Follow some lines by way of smoother metrics, where there are any."""
-        smoother = [m for m in map(self.metric.smoother, SHARES) if m is not None]
+        smoother = [m for m in map(self.metric.smoother, self.effort.shares) if m is not None]
         if smoother and len(members):
             polygons = lines(self.a[members], self.b[members])
             for metric in smoother:

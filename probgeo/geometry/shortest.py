@@ -17,13 +17,6 @@ from probgeo.ode.piecewise import evaluate, hermite_pieces
 from probgeo.ode.shape import find_rows
 from probgeo.ragged import members_of
 
-LINE_POINTS, MORE_POINTS = 16, 512  # at which the speed along straight lines is taken
-ROUGH, FEWEST = 1e-2, 2  # tolerance from which on curves may have so few elements
-MANY_SEGMENTS = 32  # of lines that are followed where coarser polygons have missed them
-PUSH = 0.02  # how far curves are pushed off a saddle, relative to their extent
-GRADING = 0.25  # share of the tolerance that the first mesh of a curve aims at
-SLACK = 1e-4  # relative, of lengths that are compared with lines
-
 
 @dataclass(frozen=True)
 class Shortest:
@@ -89,7 +82,7 @@ def shortest(
         )
 
     def from_lines(k: np.ndarray) -> Shortest:
-        chains = from_polygons(lines(a[k], b[k], MANY_SEGMENTS))
+        chains = from_polygons(lines(a[k], b[k], 4 * SEGMENTS))
         everyone = np.arange(len(k))
         return competed(metric, chains, everyone, np.full(len(k), LINE), a[k], b[k], accuracy)
 
@@ -129,8 +122,11 @@ def retried(
     return replaced(curves, again, solve(again)) if len(again) else curves
 
 
-def pushed(chains: Chains) -> Chains:
-    """Curves bent a little to one side, across the way from end to end (there is none if D = 1)."""
+def pushed(chains: Chains, share: float = 0.02) -> Chains:
+    """Curves bent by a share of their extent to one side, across the way from end to end.
+
+    There is no such side if D = 1.
+    """
     D, member = chains.nodes.shape[2], members_of(chains.offsets)
     first, last = chains.offsets[:-1], chains.offsets[1:] - 1
     along = chains.nodes[last, 0] - chains.nodes[first, 0]
@@ -138,7 +134,7 @@ def pushed(chains: Chains) -> Chains:
     along /= np.where(size > 0, size, 1.0)
     axis = np.eye(D)[np.argmin(np.abs(along), axis=1)]
     aside = axis - np.sum(axis * along, axis=1, keepdims=True) * along
-    aside *= PUSH * extents(chains)[:, None]
+    aside *= share * extents(chains)[:, None]
     t, nodes = chains.t[:, None], chains.nodes.copy()
     nodes[:, 0] += np.sin(np.pi * t) * aside[member]
     nodes[:, 1] += np.pi * np.cos(np.pi * t) * aside[member]
@@ -178,36 +174,44 @@ def rivals(found: list[Candidates], accuracy: Accuracy) -> tuple[Chains, np.ndar
 def as_elements(polygons: np.ndarray, accuracy: Accuracy) -> Chains:
     """Cubic elements through polygons: all points of coarse ones, those needed of finer ones.
 
-    Rough curves, which statistics begin with, get by with fewer: in fifty dimensions that halves
-    the time of a mean.
+    The first mesh aims at a quarter of the tolerance. Rough curves, which statistics begin with,
+    get by with as few as two elements: in fifty dimensions that halves the time of a mean.
     """
-    rough = accuracy.rtol >= ROUGH
+    rough = accuracy.rtol >= 1e-2
     if polygons.shape[1] == SEGMENTS + 1 and not rough:
         return from_polygons(polygons)
     extent = np.max(np.ptp(polygons, axis=1), axis=1)
     wanted = np.maximum(accuracy.rtol * extent + accuracy.atol, 1e-9 * extent + 1e-300)
-    return graded(polygons, GRADING * wanted, FEWEST if rough else SEGMENTS)
+    return graded(polygons, 0.25 * wanted, 2 if rough else SEGMENTS)
 
 
 def longer_than_lines(
-    metric: Metric, a: np.ndarray, b: np.ndarray, length: np.ndarray
+    metric: Metric, a: np.ndarray, b: np.ndarray, length: np.ndarray, slack: float = 1e-4
 ) -> np.ndarray:
-    """Whether curves are longer than straight lines, looked at closely where it is close."""
-    longer = length > 0.98 * line_lengths(metric, a, b, LINE_POINTS)
-    close = np.flatnonzero(longer)
-    if len(close):
-        exact = line_lengths(metric, a[close], b[close], MORE_POINTS)
-        longer[close] = length[close] > (1.0 + SLACK) * exact
-    return longer
+    """Whether curves are longer than straight lines by more than the share `slack`.
+
+    Lengths of lines are by Gauss' rule with 16 points; where that is close with 32, and where these
+    differ, as on metrics that are not smooth, with 512.
+    """
+    line = line_lengths(metric, a, b, 1)
+    unsure = np.flatnonzero(length > 0.98 * line)
+    for panels in (2, 32):
+        if len(unsure):
+            finer = line_lengths(metric, a[unsure], b[unsure], panels)
+            changed = ~(np.abs(finer - line[unsure]) <= 0.1 * slack * finer)
+            line[unsure] = finer
+            unsure = unsure[changed]
+    return length > (1.0 + slack) * line
 
 
-def line_lengths(metric: Metric, a: np.ndarray, b: np.ndarray, points: int) -> np.ndarray:
-    """Lengths of straight lines, by the midpoint rule."""
-    s = (np.arange(points) + 0.5)[:, None] / points
-    v = np.repeat((b - a)[:, None], points, axis=1)
+def line_lengths(metric: Metric, a: np.ndarray, b: np.ndarray, panels: int) -> np.ndarray:
+    """Lengths of straight lines, by Gauss' rule with 16 points on each of some equal panels."""
+    points, weights = np.polynomial.legendre.leggauss(16)
+    s = ((np.arange(panels)[:, None] + 0.5 * (points + 1.0)) / panels).reshape(-1, 1)
+    v = np.repeat((b - a)[:, None], len(s), axis=1)
     x = (a[:, None] + s * v).reshape(-1, a.shape[1])
     energies = metric.energies(x, v.reshape(x.shape)).reshape(len(a), -1)
-    return np.mean(np.sqrt(np.maximum(2.0 * energies, 0.0)), axis=1)
+    return np.sqrt(np.maximum(2.0 * energies, 0.0)) @ np.tile(weights, panels) / (2 * panels)
 
 
 def joined(parts: list[Shortest]) -> Shortest:

@@ -14,9 +14,6 @@ from probgeo._loops import loop
 from probgeo.metrics import Metric
 
 SEGMENTS = 8  # of first polygons; with 16 hardly a curve more is found, at twice the price
-MOST_LANDMARKS = 64
-POINTS = 4  # at which the speed along an edge is taken
-POWER = 3.0  # of lengths of edges that paths minimise: with 1 they cut across the turns of a helix
 
 
 @loop
@@ -92,29 +89,36 @@ class Landmarks:
     ----------
     metric : Metric
     points : array (L, D)
+    power : float
+        Paths minimise the sum of this power of the lengths of their edges. With 1 they cut across
+        the turns of a helix.
+    samples : int
+        Points at which the speed along an edge is taken.
     """
 
     metric: Metric
     points: np.ndarray
+    power: float = 3.0
+    samples: int = 4
 
     @classmethod
-    def chosen(cls, metric: Metric, more: np.ndarray | None) -> "Landmarks":
-        """Those that a metric knows and some more; at most `MOST_LANDMARKS`, far apart."""
+    def chosen(cls, metric: Metric, more: np.ndarray | None, most: int = 64) -> "Landmarks":
+        """Those that a metric knows and some more; at most so many, far apart."""
         points = metric.landmarks()
         if more is not None:
             points = np.concatenate([points.reshape(-1, more.shape[1]), more])
-        return cls(metric, np.array(far_apart(points, MOST_LANDMARKS)))
+        return cls(metric, np.array(far_apart(points, most)))
 
     def __len__(self) -> int:
         return len(self.points)
 
     def edges(self, a: np.ndarray) -> np.ndarray:
         """Lengths (n, L) of the straight lines from a (n, D) to all landmarks."""
-        count = len(a) * len(self) * POINTS
+        count = len(a) * len(self) * self.samples
         x, v = np.empty((count, a.shape[1])), np.empty((count, a.shape[1]))
-        edge_points(a, self.points, POINTS, x, v)
+        edge_points(a, self.points, self.samples, x, v)
         speeds = np.sqrt(2.0 * self.metric.energies(x, v))
-        return speeds.reshape(len(a), len(self), POINTS).mean(axis=2)
+        return speeds.reshape(len(a), len(self), self.samples).mean(axis=2)
 
     @cached_property
     def apart(self) -> np.ndarray:
@@ -129,8 +133,8 @@ class Landmarks:
 
     @cached_property
     def graph(self) -> tuple[np.ndarray, np.ndarray]:
-        """Least sums of the `POWER` of edges along paths, and predecessors on these: (L, L)."""
-        sums, before = dijkstra(self.apart**POWER, return_predecessors=True)
+        """Least sums of the `power` of edges along paths, and predecessors on these: (L, L)."""
+        sums, before = dijkstra(self.apart**self.power, return_predecessors=True)
         return sums, before.astype(np.int64)
 
     def through(self, to_a: np.ndarray, to_b: np.ndarray) -> np.ndarray:
@@ -158,8 +162,8 @@ class Landmarks:
 
         to_a, to_b (n, L): lengths of the edges to the ends.
         """
-        sums, before = self.graph
-        through = to_a[:, :, None] ** POWER + sums + to_b[:, None, :] ** POWER
+        (sums, before), power = self.graph, self.power
+        through = to_a[:, :, None] ** power + sums + to_b[:, None, :] ** power
         best = np.argmin(np.where(np.isnan(through), np.inf, through).reshape(len(a), -1), axis=1)
         ends = np.stack(np.divmod(best, len(self)), axis=1)
         out = np.empty((len(a), SEGMENTS + 1, a.shape[1]))

@@ -5,7 +5,9 @@ from probgeo.metrics.charts import HalfPlane, PoincareBall, Sphere
 from probgeo.metrics.check import MetricReport, check_metric
 from probgeo.metrics.clusters import from_lmnn
 from probgeo.metrics.conformal import Conformal
+from probgeo.metrics.density import DensityMetric, from_density
 from probgeo.metrics.diagonal import Diagonal
+from probgeo.metrics.ensemble import Ensemble, bootstrap
 from probgeo.metrics.equation import acceleration, christoffel, printed_acceleration
 from probgeo.metrics.flat import Flat
 from probgeo.metrics.function import FunctionMetric
@@ -16,12 +18,16 @@ from probgeo.metrics.local_covariance import LocalCovariance
 from probgeo.metrics.local_pca import from_local_pca
 from probgeo.metrics.loops import EnergyTerms
 from probgeo.metrics.mixture import from_mixture
+from probgeo.metrics.precision import RadialPrecision, radial_std
 from probgeo.metrics.pullback import Pullback
+from probgeo.metrics.score import ScoreMetric, from_score
 
 __all__ = [
     "Conformal",
+    "DensityMetric",
     "Diagonal",
     "EnergyTerms",
+    "Ensemble",
     "Flat",
     "FunctionMetric",
     "HalfPlane",
@@ -36,14 +42,20 @@ __all__ = [
     "Mixture",
     "PoincareBall",
     "Pullback",
+    "RadialPrecision",
+    "ScoreMetric",
     "Sphere",
     "acceleration",
     "as_metric",
+    "bootstrap",
     "check_metric",
     "christoffel",
+    "from_density",
     "from_lmnn",
     "from_local_pca",
     "from_mixture",
+    "from_score",
     "lmnn_diagonal",
     "printed_acceleration",
+    "radial_std",
 ]

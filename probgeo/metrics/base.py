@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from probgeo.metrics.function import MetricFunction
 
 # attributes that hold what was worked out from the others: compiled functions, rearranged tensors
-CACHED = ("_by_function", "_decoders", "_factors", "_few", "_full", "_landmarks")
+CACHED = (
+    "_by_function",
+    "_decoders",
+    "_factors",
+    "_few",
+    "_full",
+    "_is_checked",
+    "_landmarks",
+    "_pulled_back",
+)
 
 
 class Metric(ABC):
@@ -66,6 +75,10 @@ class Metric(ABC):
         """D, if the metric knows it."""
         return None
 
+    def precision(self, dimension: int) -> float:
+        """Spacing, next to one, of the numbers that it computes with."""
+        return 2.0**-52
+
     # --- many rows at once: what the engine uses --------------------------------------------
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
@@ -82,6 +95,14 @@ class Metric(ABC):
         NaN or infinite where there is no metric.
         """
         return self._by_function.energy_terms(x, v, second)
+
+    def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
+        """L and its first derivatives; second ones that make Newton's method converge.
+
+        Those of `energy_terms`, or others with which the second variation of the energy of a
+        geodesic is the same.
+        """
+        return self.energy_terms(x, v)
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """c'' (n, D) of geodesics with c = x and c' = v; NaN where M is not positive definite."""
@@ -108,7 +129,7 @@ class Metric(ABC):
     def apply(self, x: Any, v: Any) -> Any:
         """M(x) v."""
         if is_traced(x, v):
-            return jax_methods().apply(self, x, v)
+            return jax_methods().at_points(lambda x, v: self(x) @ v, x, v, result="d")
         x, v, shape = as_rows(x, v)
         return np.einsum("nij,nj->ni", self.tensors_at(x), v).reshape(shape)
 
@@ -122,7 +143,7 @@ class Metric(ABC):
     def energy(self, x: Any, v: Any) -> Any:
         """v' M(x) v, the squared speed of a curve at x with velocity v."""
         if is_traced(x, v):
-            return jax_methods().energy(self, x, v)
+            return jax_methods().at_points(lambda x, v: v @ self(x) @ v, x, v, result="")
         x, v, shape = as_rows(x, v)
         return 2.0 * self.energies(x, v).reshape(shape[:-1])
 
@@ -266,7 +287,7 @@ def as_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
 
 
 def jax_methods() -> Any:
-    """The methods of metrics for tracers; only then is JAX imported."""
-    from probgeo.metrics import in_jax
+    """What answers tracers of JAX; only then is it imported."""
+    from probgeo.functions import in_jax
 
     return in_jax

@@ -13,8 +13,6 @@ from probgeo.metrics.base import ByLoop, array_module, constant
 from probgeo.metrics.inputs import as_points, as_tensors
 from probgeo.metrics.loops import FORCE, EnergyTerms, filled, solve_jacobians, solve_vectors
 
-FEW = 6  # dimensions up to which plain loops are faster than products of matrices, with 10 tensors
-
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class LocalMetrics(ByLoop):
@@ -108,7 +106,7 @@ class LocalMetrics(ByLoop):
     def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
         given, rho = (x, v, self.centers), self.rho
         K, D = self.centers.shape
-        if D <= FEW:
+        if D <= 6:  # plain loops are faster than products of matrices, with 10 tensors
             return filled(local_loops.local_terms, (*given, *self._few, rho, (0,) * D), level)
         if self.is_diagonal:
             return filled(local_loops.local_terms_diagonal, (*given, self.tensors, rho), level)

@@ -18,7 +18,6 @@ import numpy as np
 from probgeo._loops import loop
 
 ENERGY, FIRST, FORCE, SECOND = range(4)
-FAR = -50.0  # logarithm of weights that are left out: exp(-50) = 2e-22 of one datum
 
 
 class EnergyTerms(NamedTuple):
@@ -120,7 +119,7 @@ def kernel_terms(
                 e[i] = data[k, i] - x[n, i]
                 square += e[i] * e[i]
             exponent = -0.5 * square * inverse
-            if exponent < FAR:
+            if exponent < -50.0:  # exp(-50) = 2e-22 of one datum
                 continue
             w = np.exp(exponent)
             near[count], weight[count] = k, w

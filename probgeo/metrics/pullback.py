@@ -2,15 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
+from probgeo.functions.rows import Form
 from probgeo.metrics.base import Metric, array_module, jax_methods
+from probgeo.metrics.families import Family, pulled_back_maps
 from probgeo.metrics.inputs import as_function, unwrapped
 from probgeo.metrics.loops import EnergyTerms, solve_jacobians, solve_vectors
+
+# Dimensions up to which all second derivatives of a decoder are cheaper than the third ones that
+# Newton's method needs: there are D^2 of them, and some 6 D passes through the decoder for those.
+FEW = 6
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -29,6 +36,10 @@ class Pullback(Metric):
         Standard deviation of the decoder.
     regularisation : float
         This multiple of the identity is added; needed if the decoder does not see all directions.
+    family : "bernoulli", "bernoulli_logits" or "gaussian", optional
+        Distributions whose parameters are decoded, and whose Fisher-Rao metric is pulled back:
+        probabilities, their logits (better where they are next to 0 or 1), or `decoder` and `std`
+        of normal distributions, in JAX or PyTorch.
 
     The geodesic equation is M c'' = -J' f''(c', c'), with one second directional derivative of the
     decoder: two terms of the general equation cancel.
@@ -37,6 +48,8 @@ class Pullback(Metric):
     ----------
     Tosi, Hauberg, Vellido & Lawrence (2014), Metrics for probabilistic geometries.
     Arvanitidis, Hansen & Hauberg (2018), Latent space oddity.
+    Arvanitidis, Gonzalez-Duque, Pouplin, Kalatzis & Hauberg (2022), Pulling back information
+    geometry.
 
     Examples
     --------
@@ -49,47 +62,68 @@ class Pullback(Metric):
     decoder: Callable
     std: Callable | None
     regularisation: float
+    family: Family | None
 
     def __init__(
-        self, decoder: Callable, std: Callable | None = None, regularisation: Any = 0.0
+        self,
+        decoder: Callable,
+        std: Callable | None = None,
+        regularisation: Any = 0.0,
+        family: Family | None = None,
     ) -> None:
         added = as_positive("regularisation", regularisation, or_zero=True)
         object.__setattr__(self, "decoder", as_function("decoder", decoder))
         object.__setattr__(self, "std", None if std is None else as_function("std", std))
         object.__setattr__(self, "regularisation", added)
+        object.__setattr__(self, "family", family)
+        self._maps  # noqa: B018 (complains about a family that does not fit)
+
+    @cached_property
+    def _pulled_back(self) -> tuple[list[Callable], Form]:
+        return pulled_back_maps(self.family, self.decoder, self.std)
+
+    @property
+    def _maps(self) -> list[Callable]:
+        return self._pulled_back[0]
+
+    @property
+    def _form(self) -> Form:
+        return self._pulled_back[1]
 
     def decode(self, x: Any) -> Any:
-        """All outputs (..., M) at x (..., D): those of the mean, then those of the deviation."""
+        """All outputs (..., M) at x (..., D): those of the decoder, then those of the deviation."""
         xp = array_module(x)
         functions = [self.decoder] if self.std is None else [self.decoder, self.std]
         if xp is not np and x.ndim == 1:
             parts = [xp.ravel(unwrapped(f)(x)) for f in functions]
             return parts[0] if len(parts) == 1 else xp.concatenate(parts)
         points = np.asarray(x, dtype=np.float64)
-        rows = points.reshape(-1, points.shape[-1])
-        parts = [f.values(rows).reshape(len(rows), -1) for f in self._functions(rows)]
+        D = points.shape[-1]
+        rows = points.reshape(-1, D)
+        values = [as_row_function(f, D, "decoder").values(rows) for f in functions]
+        parts = [found.reshape(len(rows), -1) for found in values]
         return np.concatenate(parts, axis=1).reshape(*points.shape[:-1], -1)
 
     def __call__(self, x: Any) -> Any:
         """M (..., D, D) at x (..., D): JAX arrays for those of JAX, else NumPy."""
+        D = np.shape(x)[-1]
         if array_module(x) is not np:
-            M, outputs = jax_methods().pulled_back(self.decode, x)
-            self._check_rank(outputs, x.shape[-1])
-            return M + self.regularisation * np.eye(x.shape[-1])
+            parts = [jax_methods().pulled_back(unwrapped(f), x, self._form) for f in self._maps]
+            self._check_rank(sum(outputs for _, outputs in parts), D)
+            return sum(M for M, _ in parts) + self.regularisation * np.eye(D)
         points = np.asarray(x, dtype=np.float64)
-        D = points.shape[-1]
         return self.tensors_at(points.reshape(-1, D)).reshape(*points.shape, D)
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        tensors = [f.tensors(x, "decoder") for f in self._functions(x)]
+        tensors = [f.tensors(x, self._form) for f in self._functions(x)]
         return np.sum(tensors, axis=0) + self.regularisation * np.eye(x.shape[1])
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        energies = [f.energies(x, v, "decoder") for f in self._functions(x)]
+        energies = [f.energies(x, v, self._form) for f in self._functions(x)]
         return np.sum(energies, axis=0) + 0.5 * self.regularisation * np.sum(v**2, axis=1)
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        parts = [f.energy_terms(x, v, second, "decoder") for f in self._functions(x)]
+        parts = [f.energy_terms(x, v, second, self._form) for f in self._functions(x)]
         terms = EnergyTerms(*(np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True)))
         added = self.regularisation
         return terms._replace(
@@ -98,16 +132,42 @@ class Pullback(Metric):
             vv=terms.vv + added * np.eye(x.shape[1]),
         )
 
+    def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
+        """As `energy_terms`, without third derivatives of the decoder, if there are few dimensions.
+
+        See `newton_terms` of this module.
+        """
+        if not self.has_variation(x.shape[1]):
+            return self.energy_terms(x, v)
+        return newton_terms(self.variation(x, v), v)
+
+    def precision(self, dimension: int) -> float:
+        return max(f.precision for f in self._functions(np.empty((0, dimension))))
+
+    def has_variation(self, dimension: int) -> bool:
+        """Whether second derivatives of the decoder are all that Newton's method needs."""
+        return dimension <= FEW and self._form == "decoder"
+
+    def variation(self, x: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
+        """What `RowFunction.variation` says of all outputs together; it adds up."""
+        parts = [f.variation(x, v) for f in self._functions(x)]
+        found = [np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True)]
+        added = self.regularisation
+        found[0] += 0.5 * added * np.sum(v**2, axis=1)
+        found[2] += added * v
+        found[5] += added * np.eye(x.shape[1])
+        return found
+
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         return self._accelerations(x, v)[0]
 
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         a, M = self._accelerations(x, v)
-        jacobians = [f.force_jacobians(x, v, a, "decoder") for f in self._functions(x)]
+        jacobians = [f.force_jacobians(x, v, a, self._form) for f in self._functions(x)]
         return solve_jacobians(M, np.sum(jacobians, axis=0).swapaxes(1, 2))
 
     def _accelerations(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parts = [f.forces(x, v, "decoder") for f in self._functions(x)]
+        parts = [f.forces(x, v, self._form) for f in self._functions(x)]
         force, M = (np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True))
         M = M + self.regularisation * np.eye(x.shape[1])
         return solve_vectors(M, force), M
@@ -116,11 +176,13 @@ class Pullback(Metric):
         D = x.shape[1]
         found = vars(self).setdefault("_decoders", {})
         if D not in found:
-            made = [as_row_function(self.decoder, D, "decoder")]
-            if self.std is not None:
-                made.append(as_row_function(self.std, D, "std"))
+            names = ["decoder", "std"]
+            made = [as_row_function(f, D, name) for f, name in zip(self._maps, names, strict=False)]
             self._check_rank(sum(int(np.prod(f.out_shape)) for f in made), D)
             found[D] = made
+        if len(x) and "_is_checked" not in vars(self):
+            _check_decoder(found[D][0], x)
+            object.__setattr__(self, "_is_checked", True)
         return found[D]
 
     def _check_rank(self, outputs: int, dimension: int) -> None:
@@ -129,3 +191,32 @@ class Pullback(Metric):
                 f"decoder must return at least as many numbers as the {dimension} coordinates it "
                 f"takes, got {outputs}; or give a positive regularisation"
             )
+
+
+def _check_decoder(decoder: RowFunction, x: np.ndarray, few: int = 4) -> None:
+    """That a decoder knows, and can be differentiated at, one of the first points asked for."""
+    points = x[np.isfinite(x).all(axis=1)][:few]
+    if not len(points):
+        return
+    values = decoder.values(points).reshape(len(points), -1)
+    if not np.isfinite(values).all(axis=1).any():
+        raise ValueError(f"decoder must return finite numbers, got NaN or infinity at {points[0]}")
+    moved = decoder.values(points + 0.01).reshape(len(points), -1)
+    if not decoder.tensors(points, "decoder").any() and not np.array_equal(values, moved):
+        raise ValueError(
+            f"decoder must have derivatives, got zeros at {points[0]}: does it detach its outputs, "
+            "stop gradients, or run in inference mode?"
+        )
+
+
+def newton_terms(variation: list[np.ndarray], v: np.ndarray) -> EnergyTerms:
+    """Second derivatives of the energy for Newton's method, without third ones of the decoder.
+
+    With f(c)' = J c', the energy of c + e changes by |(J e)'|^2 + f(c)' . f''(e, e)' to second
+    order. By parts, the last term is -f(c)'' . f''(e, e), and along geodesics f(c)'' is the part of
+    f''(c', c') that is orthogonal to the decoded manifold.
+    """
+    energy, by_x, by_v, turns, xv, M, bends, bend = variation
+    along = np.einsum("nkij,ni,nj->nk", bends, v, v)  # J' f''(v, v)
+    tangential = np.einsum("nk,nkij->nij", solve_vectors(M, along), bends)
+    return EnergyTerms(energy, by_x, by_v, turns - bend + tangential, xv, M)

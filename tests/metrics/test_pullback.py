@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from probgeo import Manifold, metrics
+from probgeo.functions.composed import followed_by, library_of
 from probgeo.functions.in_jax import double_precision
 from tests.metrics.reference import assert_consistent, assert_near, assert_same, in_jax, random_rows
 
@@ -92,3 +93,95 @@ def test_torch_decoders_on_two_threads(monkeypatch):
         monkeypatch.setenv("PROBGEO_THREADS", threads)
         lengths.append(manifold.geodesic(a, b).length.mean)
     np.testing.assert_allclose(lengths[1:], [lengths[0]] * 2, rtol=1e-9)
+
+
+def test_newtons_terms_have_the_second_variation_of_energy_terms_along_geodesics():
+    """Along a great circle, for fields that vanish at its ends: exact up to quadrature."""
+    sphere = metrics.Sphere(2)
+    metric = metrics.Pullback(lambda x: sphere.embed(x))
+    s, weight = np.polynomial.legendre.leggauss(40)
+    t, weight = 0.5 * (s + 1.0), 0.5 * weight
+    curve = Manifold(metric).with_precision(1e-9).geodesic([0.2, -0.5], [0.9, 0.7])
+    x, v = curve.mean(t), curve.mean(t, 1)
+    found = []
+    for terms in (metric.newton_terms(x, v), metric.energy_terms(x, v)):
+        for w in np.random.default_rng(1).normal(size=(3, 2)):
+            e = np.sin(np.pi * t)[:, None] * w + np.sin(2.0 * np.pi * t)[:, None] * w[::-1]
+            de = np.pi * np.cos(np.pi * t)[:, None] * w
+            de = de + 2.0 * np.pi * np.cos(2.0 * np.pi * t)[:, None] * w[::-1]
+            density = (
+                np.einsum("ni,nij,nj->n", e, terms.xx, e)
+                + 2.0 * np.einsum("ni,nij,nj->n", e, terms.xv, de)
+                + np.einsum("ni,nij,nj->n", de, terms.vv, de)
+            )
+            found.append(weight @ density)
+    np.testing.assert_allclose(found[:3], found[3:], rtol=1e-7)
+    for name in ("energy", "by_x", "by_v", "vv"):
+        newton, exact = (getattr(f(x, v), name) for f in (metric.newton_terms, metric.energy_terms))
+        np.testing.assert_allclose(newton, exact, rtol=1e-10, atol=1e-12)
+
+
+class Angle:
+    """2 arcsin sqrt(p), of every number by itself."""
+
+    elementwise = True
+
+    def __call__(self, p):
+        xp = library_of(p)
+        return 2.0 * xp.arcsin(xp.sqrt(p))
+
+
+def test_chains_of_torch_layers_are_differentiated_as_torch_does():
+    torch = pytest.importorskip("torch")
+    from probgeo.functions.torch_layers import layers_of
+
+    nn = torch.nn
+    torch.manual_seed(0)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(3, 8), nn.Linear(8, 6)
+
+        def forward(self, z):
+            return torch.sigmoid(self.two(nn.functional.softplus(self.one(z), beta=2.0)))
+
+    convolutional = nn.Sequential(
+        nn.Linear(3, 8),
+        nn.GELU(),
+        nn.Unflatten(1, (2, 2, 2)),
+        nn.ConvTranspose2d(2, 3, 2, stride=2),
+        nn.BatchNorm2d(3),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+    ).eval()
+    for net in (Net(), convolutional, followed_by(Net(), Angle())):
+        assert layers_of(net) is not None
+        doubled = net.double()
+        chain, whole = (metrics.Pullback(f) for f in (doubled, lambda z, f=doubled: f(z)))
+        assert whole._functions(ROWS[0])[0]._layers is None
+        for method in ("newton_terms", "energy_terms"):
+            for one, other in zip(
+                getattr(chain, method)(*ROWS), getattr(whole, method)(*ROWS), strict=True
+            ):
+                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(chain.tensors_at(ROWS[0]), whole.tensors_at(ROWS[0]), rtol=1e-9)
+
+
+def test_modules_that_branch_or_are_unknown_are_no_chains():
+    torch = pytest.importorskip("torch")
+    from probgeo.functions.torch_layers import layers_of
+
+    class Skips(torch.nn.Module):
+        def forward(self, z):
+            return z + torch.tanh(z)
+
+    class Decides(torch.nn.Module):
+        def forward(self, z):
+            return z if z.sum() > 0 else -z
+
+    training = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5))
+    summed = followed_by(torch.nn.Linear(2, 2), lambda y: y.sum(1))
+    for module in (Skips(), Decides(), torch.nn.Sequential(torch.nn.Softmax(1)), training, summed):
+        assert layers_of(module) is None

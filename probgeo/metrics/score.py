@@ -1,0 +1,109 @@
+"""The metric of the graph of a log density, from its gradient alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probgeo._checks import as_positive
+from probgeo.functions import RowFunction, as_row_function
+from probgeo.functions.composed import followed_by
+from probgeo.metrics.base import ClosedForm, Metric, as_metric, jax_methods
+from probgeo.metrics.flat import Flat
+from probgeo.metrics.inputs import as_function, unwrapped
+from probgeo.metrics.loops import EnergyTerms
+
+
+@dataclass(frozen=True)
+class Outer:
+    """alpha^2 s s' (..., D, D) of a vector s (..., D), in any framework."""
+
+    alpha: float
+
+    def __call__(self, s: Any) -> Any:
+        return self.alpha**2 * s[..., :, None] * s[..., None, :]
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class ScoreMetric(ClosedForm):
+    """M(x) = B(x) + alpha^2 s(x) s(x)', see `from_score`."""
+
+    score: Callable
+    alpha: float
+    base: Metric
+
+    def __init__(self, score: Callable, alpha: Any = 1.0, base: Any = None) -> None:
+        object.__setattr__(self, "score", as_function("score", score))
+        object.__setattr__(self, "alpha", as_positive("alpha", alpha, or_zero=True))
+        object.__setattr__(self, "base", Flat() if base is None else as_metric(base))
+
+    @property
+    def dimension(self) -> int | None:
+        return self.base.dimension
+
+    def _formula(self, x: Any, xp: Any) -> Any:
+        if xp is not np:
+            added = unwrapped(followed_by(self.score, Outer(self.alpha)))
+            return self.base(x) + jax_methods().at_points(added, x)
+        rows = x.reshape(-1, x.shape[-1])
+        added = self._added(rows).tensors(rows)
+        return (self.base.tensors_at(rows) + added).reshape(*x.shape, x.shape[-1])
+
+    def landmarks(self) -> np.ndarray:
+        return self.base.landmarks()
+
+    def smoother(self, share: float) -> "ScoreMetric":
+        """Of a flatter graph, with a smoother base if there is one."""
+        base: Metric = self.base.smoother(share) or self.base
+        return ScoreMetric(self.score, share * self.alpha, base)
+
+    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return self.base.energies(x, v) + self._added(x).energies(x, v)
+
+    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
+        parts = self.base.energy_terms(x, v, second), self._added(x).energy_terms(x, v, second)
+        return EnergyTerms(*(a + b for a, b in zip(*parts, strict=True)))
+
+    def _added(self, x: np.ndarray) -> RowFunction:
+        """alpha^2 s s', as a function of x."""
+        D = x.shape[1]
+        found = vars(self).setdefault("_factors", {})
+        if D not in found:
+            as_row_function(self.score, D, "score", (D,))  # errors name the user's function
+            added = followed_by(self.score, Outer(self.alpha))
+            found[D] = as_row_function(added, D, "score", (D, D))
+        return found[D]
+
+
+def from_score(score: Callable, alpha: Any = 1.0, *, base: Any = None) -> ScoreMetric:
+    """M(x) = I + alpha^2 s(x) s(x)' with s the gradient of a log density: lengths on its graph.
+
+    A curve is as long as the one above it on the surface (x, alpha log p(x)). Steps along level
+    sets cost what they do in flat space, steps up or down the more the steeper the density. The
+    density itself is not needed, nor its normalisation: the score that a diffusion model has
+    learned will do.
+
+    Parameters
+    ----------
+    score : function x (D,) -> (D,)
+        Gradient of log p, in JAX; or of rows (n, D) -> (n, D) in NumPy or torch, for instance a
+        `torch.nn.Module`.
+    alpha : float
+        The height, in the units of x, that a change of the density by a factor e counts for. At a
+        normal density of standard deviation sigma, alpha = sigma makes the metric I + z z' with z
+        the distance from the mean in standard deviations. With 0 the metric is the base.
+    base : metric, optional
+        To be used in place of the identity.
+
+    References
+    ----------
+    Hartmann, Girolami & Klami (2022), Lagrangian manifold Monte Carlo on Monge patches.
+
+    Examples
+    --------
+    >>> metric = from_score(lambda x: -x)  # of a standard normal density
+    >>> metric(np.array([2.0, 0.0])).tolist()
+    [[5.0, 0.0], [0.0, 1.0]]
+    """
+    return ScoreMetric(score, alpha, base)
