@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from probgeo.gaussian import Gaussian, ScalarGaussian
     from probgeo.geometry import Geodesic, Manifold
     from probgeo.ode import kernels
+    from probgeo.ode.conditions import at, condition, periodic, robin
+    from probgeo.ode.continuation import continuation
     from probgeo.ode.curve import ConvergenceWarning, Curve
     from probgeo.ode.solve import solve_bvp, solve_ivp
     from probgeo.stats import (
@@ -34,6 +36,8 @@ _HOMES = {
     "probgeo.gaussian": ("Gaussian", "ScalarGaussian"),
     "probgeo.geometry": ("Geodesic", "Manifold"),
     "probgeo.ode": ("kernels",),
+    "probgeo.ode.conditions": ("at", "condition", "periodic", "robin"),
+    "probgeo.ode.continuation": ("continuation",),
     "probgeo.ode.curve": ("ConvergenceWarning", "Curve"),
     "probgeo.ode.solve": ("solve_bvp", "solve_ivp"),
     "probgeo.stats": (
@@ -68,12 +72,17 @@ __all__ = [
     "PrincipalGeodesics",
     "ScalarGaussian",
     "TangentSpace",
+    "at",
+    "condition",
+    "continuation",
     "data",
     "functions",
     "kernels",
     "load",
     "metrics",
+    "periodic",
     "plot",
+    "robin",
     "save",
     "solve_bvp",
     "solve_ivp",

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from probgeo.commands.options import SHARPNESS, parser
+from probgeo.commands.options import parser
 from probgeo.commands.tables import InputError, Table, read_table
 
 if TYPE_CHECKING:
@@ -75,10 +75,11 @@ def _fit(arguments: argparse.Namespace) -> int:
             bars = not arguments.quiet and sys.stderr.isatty()  # in a file they make no sense
             pga, results, scores = fitting.fit(used, space, arguments.modes, tell, bars)
             draw_fit(folder / "fit", pga, results, scores, space.coordinates(used))
-        names = ("data", "rho", "dimensions", "seed")
+        names = ("data", "dimensions", "seed")
         settings = {name: getattr(arguments, name) for name in names}
         settings |= {"points": len(table.values), "sample": len(rows), "modes": scores.shape[1]}
         settings |= {"components": len(space.metric.centers), "columns": table.columns}
+        settings |= {"rho": float(space.metric.rho)}
         results |= {"settings": settings, "notes": table.notes, "warnings": lines}
         results["seconds"] = round(time.perf_counter() - arguments.began, 1)
         fitting.save_fit(folder, space, results, scores, rows)
@@ -114,8 +115,6 @@ def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
 
     file = getattr(arguments, "metric", None)
     if file is None:
-        if arguments.rho is None:
-            arguments.rho = SHARPNESS
         options = (arguments.components, arguments.rho, arguments.dimensions, arguments.seed)
         return Space.learn(table, *options)
     for name in ("components", "rho", "dimensions"):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from probgeo.ode.curve import Curve
 
-TIMES = 101  # at which a curve is exported by default
-PICTURED = 50  # most members in a picture
 SOURCES = {"std": "total", "std_numerical": "numerical", "std_boundary": "boundary"}
 
 
@@ -49,7 +47,7 @@ def dataset(curve: "Curve", t: Any, n_samples: int, seed: int) -> "xarray.Datase
     """Means, standard deviations and samples with named axes; see `Curve.to_xarray`."""
     xarray = optional("xarray")
     t0, t1 = np.asarray(curve.t_span)
-    times = np.linspace(t0, t1, TIMES) if t is None else np.asarray(t, dtype=float)
+    times = np.linspace(t0, t1, 101) if t is None else np.asarray(t, dtype=float)
     if times.ndim != 1:
         raise ValueError(f"t must be a vector of times, got shape {times.shape}")
     axes = curve.batch_shape
@@ -72,7 +70,8 @@ def as_html(curve: "Curve") -> str:
     return f"<div><code>{said}</code></div>{picture}"
 
 
-def _png(curve: "Curve") -> str:
+def _png(curve: "Curve", most: int = 50) -> str:
+    """A picture of at most so many members of a batch, in base 64."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -85,7 +84,7 @@ def _png(curve: "Curve") -> str:
     for _ in curve.batch_shape[1:]:
         shown = shown[0]
     if curve.batch_shape:
-        shown = shown[: min(len(shown), PICTURED)]
+        shown = shown[: min(len(shown), most)]
     # path in the plane, or components against time
     for component in (None,) if curve.dimension <= 2 else range(min(curve.dimension, 3)):
         colour = None if component is None else f"C{component}"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas
 
 SHOWN = 4  # numbers that `repr` spells out
-MOST_PLACES = 12  # digits after the point; a double has about 15 in all
 
 
 def covariance_factor(cov: np.ndarray) -> np.ndarray:
@@ -30,7 +29,8 @@ def with_error(mean: Any, std: Any) -> str:
     """mean ± std, as many digits as that allows: `0.9624 ± 0.0012`, `[1.00 2.00] ± [0.2 0.1]`."""
     error = np.asarray(std, dtype=float)
     known = error[error > 0]
-    places = int(np.clip(1 - np.floor(np.log10(known.min())), 0, MOST_PLACES)) if known.size else 4
+    # at most 12 of the 15 or so digits of a double
+    places = int(np.clip(1 - np.floor(np.log10(known.min())), 0, 12)) if known.size else 4
 
     def show(x: Any, form: str) -> str:
         styles: Any = {"float_kind": lambda value: f"{value:{form}}"}

@@ -22,8 +22,6 @@ from probgeo._checks import as_whole_number
 
 Result = TypeVar("Result")
 
-PATIENCE = 3.0  # seconds after which a progress bar shows up in a terminal by itself
-
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
@@ -119,6 +117,15 @@ def in_chunks(
             return list(pool.map(one, parts))
 
 
+def members_at_a_time(bytes_each: float, memory: int = 2**28) -> int:
+    """How many members fit into memory together.
+
+    >>> members_at_a_time(2**18), members_at_a_time(1e12)
+    (1024, 1)
+    """
+    return max(1, int(memory // max(1.0, bytes_each)))
+
+
 def thread_count() -> int:
     """Threads that work is spread over: `PROBGEO_THREADS`, or one for every core at hand."""
     within = _threads.get()
@@ -176,9 +183,9 @@ def one_thread() -> Iterator[None]:
 
 
 def progress_bar(total: int, wanted: bool | None, unit: str) -> Any:
-    """On request, or in a terminal for work that takes long."""
+    """On request, or in a terminal for work that takes longer than three seconds."""
     from tqdm.auto import tqdm
 
     if wanted is None:
-        return tqdm(total=total, unit=f" {unit}", disable=None, delay=PATIENCE, leave=False)
+        return tqdm(total=total, unit=f" {unit}", disable=None, delay=3.0, leave=False)
     return tqdm(total=total, unit=f" {unit}", disable=not wanted)

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import solve_bvp, solve_ivp
 from sklearn.linear_model import LinearRegression
 
-from probgeo import metrics
+from probgeo import Manifold, metrics
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -149,6 +149,25 @@ def check_decoder(found):
         for path in found["paths"].values()
     ]
     assert nearest[1] < nearest[0]  # closer to the data with the standard deviation
+
+
+def check_vae(found):
+    metric, geodesic = found["members"][0], found["geodesic"]
+    assert bool(geodesic.converged)
+    decoded = metric.decode(geodesic.mean(np.linspace(0.0, 1.0, 2001)))  # images and deviations
+    length = np.linalg.norm(np.diff(decoded, axis=0), axis=1).sum()
+    assert float(geodesic.length.mean) == pytest.approx(length, rel=1e-3)
+    assert length < found["line_length"]
+    way, line = (
+        found["pixel_std"](found["ways"][name][0]).max() for name in ("geodesic", "straight line")
+    )
+    assert way < line  # it keeps to where the decoder is sure
+    apart = [
+        Manifold(m, landmarks=found["Z"]).distance(found["a"], found["others"]).mean
+        for m in found["members"]
+    ]
+    np.testing.assert_allclose(found["lengths"], apart, rtol=1e-4)
+    np.testing.assert_allclose(found["model_std"], found["lengths"].std(axis=0, ddof=1), rtol=1e-12)
 
 
 def check_bodies(found):

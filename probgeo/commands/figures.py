@@ -19,10 +19,6 @@ from probgeo.geometry import Geodesic
 from probgeo.paper.experiment import STYLE
 
 WIDE, NARROW, HEIGHT = 7.0, 3.4, 3.0  # inches
-COMPARABLE = 5.0  # ratio of two sides from which axes are not drawn to one scale
-CENTRAL = (0.05, 0.95)  # quantiles of the scores between which modes are drawn
-VISIBLE = 0.005  # part of the height of a picture: a point of the printer, on three inches
-MOST = 6  # coordinates of a path in one picture
 
 
 def draw_fit(path: Path, pga: Any, results: dict[str, Any], scores: np.ndarray, X: Table) -> None:
@@ -76,7 +72,7 @@ def _metric(ax: Axes, X: Table, metric: Any, like: Axes) -> None:
 def _modes(ax: Axes, X: Table, pga: Any, scores: np.ndarray) -> None:
     """Principal geodesics as far as there are data: beyond, they would go anywhere."""
     plot.points(X.values, ax)
-    for k, reaches in enumerate(np.quantile(scores, CENTRAL, axis=0).T):
+    for k, reaches in enumerate(np.quantile(scores, (0.05, 0.95), axis=0).T):
         style: dict[str, Any] = {"colour": plot.COLOURS[("mean", "second")[min(k, 1)]]}
         for reach, label in zip(reaches, (None, f"mode {k + 1}"), strict=True):
             plot.curve(pga.geodesic(k, reach), ax, nodes=False, label=label, **style)
@@ -127,10 +123,10 @@ def _variances(ax: Axes, results: dict[str, Any]) -> None:
     ax.set_title(_with_bars("explained variance", std, variance.max()))
 
 
-def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> None:
-    """Those that change most; each is named at its end."""
+def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...], most: int = 6) -> None:
+    """Those that change most."""
     mean, std = np.asarray(curve.mean(TIMES)), np.asarray(curve.std(TIMES))
-    widest = np.argsort(-np.ptp(mean, axis=0), kind="stable")[:MOST]
+    widest = np.argsort(-np.ptp(mean, axis=0), kind="stable")[:most]
     style = "-" if bool(curve.converged) else "--"
     for k, d in enumerate(sorted(widest)):
         colour = mpl.colormaps["viridis"](0.85 * k / max(len(widest) - 1, 1))
@@ -142,22 +138,22 @@ def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> None:
     ax.set_xlabel("$t$")
     ax.set_ylabel("coordinate" if len(columns) > 1 else _text(columns[0]))
     if len(widest) < len(columns):
-        ax.set_title(f"the {MOST} of {len(columns)} coordinates that change most")
+        ax.set_title(f"the {most} of {len(columns)} coordinates that change most")
     if len(columns) > 1:
         _legend(ax)
 
 
 def _with_bars(what: str, std: np.ndarray, size: float) -> str:
-    """What error bars mean, or why there are none to be seen."""
-    if 2.0 * np.max(std) < VISIBLE * size:
+    """What error bars mean, or why there are none to be seen: thinner than a line."""
+    if 2.0 * np.max(std) < 0.005 * size:
         return f"{what}; numerical errors too small to be seen"
     return f"{what}, 2 numerical standard deviations"
 
 
 def _comparable(X: np.ndarray) -> bool:
-    """Whether both axes can have one scale, that is, no side is much longer than the other."""
+    """Whether both axes can have one scale: no side is five times as long as the other."""
     sides = np.ptp(X, axis=0)
-    return bool(sides.max() <= COMPARABLE * sides.min())
+    return bool(sides.max() <= 5.0 * sides.min())
 
 
 def _label(ax: Axes, X: Table) -> None:

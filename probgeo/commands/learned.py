@@ -11,12 +11,6 @@ from probgeo.commands.tables import InputError, Table, check_there
 from probgeo.metrics import LocalMetrics, from_mixture
 from probgeo.ragged import blas_on_one_thread
 
-LEAST = 3  # points: fewer have no shape
-COUNTS = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40)  # of Gaussians, that are compared
-WORSE = 3  # in a row that end the comparison: on a spiral 7 Gaussians are worse than 5, 20 best
-ENOUGH = 2000  # points to compare them on: 40 Gaussians in the plane have 239 parameters
-COMPARABLE = 20.0  # ratio of spreads, beyond which regularisation drowns the narrow columns
-
 
 @dataclass(frozen=True)
 class Space:
@@ -31,13 +25,19 @@ class Space:
 
     @classmethod
     def learn(
-        cls, table: Table, components: int | None, rho: float, dimensions: int | None, seed: int
+        cls,
+        table: Table,
+        components: int | None,
+        rho: float | None,
+        dimensions: int | None,
+        seed: int,
     ) -> "Space":
         """A metric from a mixture of Gaussians, after projection if `dimensions` are given.
 
-        Of how many is up to `preferred_components`, unless `components` says so.
+        Of how many is up to `preferred_components`, unless `components` says so. By default rho is
+        0.3: at 1 metrics are patches, at whose seams the curves of a spiral have kinks; 2x slower.
         """
-        X = table.values
+        X, rho = table.values, 0.3 if rho is None else rho
         _check_count(X, components)
         origin = basis = None
         if dimensions is None:
@@ -97,41 +97,54 @@ class Space:
         return float(np.sum(self.coordinates(table).values.var(axis=0)) / whole)
 
 
-def preferred_components(X: np.ndarray, seed: int) -> int:
-    """How many Gaussians have the least BIC for X (P, D), each with more points than dimensions."""
+def preferred_components(
+    X: np.ndarray,
+    seed: int,
+    counts: tuple[int, ...] = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40),
+    worse: int = 3,
+    enough: int = 2000,
+) -> int:
+    """How many Gaussians have the least BIC for X (P, D), each with more points than dimensions.
+
+    Compared are `counts` until so many in a row are `worse`: on a spiral 7 are worse than 5, and 20
+    best. `enough` points will do: 40 Gaussians in the plane have 239 parameters.
+    """
     from sklearn.mixture import GaussianMixture
 
-    if len(X) > ENOUGH:
-        X = np.random.default_rng(seed).choice(X, ENOUGH, replace=False)
+    if len(X) > enough:
+        X = np.random.default_rng(seed).choice(X, enough, replace=False)
     X = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean())
     most = max(1, len(np.unique(X, axis=0)) // (X.shape[1] + 1))
     tried: dict[int, float] = {}
     with warnings.catch_warnings(), blas_on_one_thread:
         warnings.simplefilter("ignore")  # EM that has not converged is compared as it is
-        for count in (k for k in COUNTS if k <= most):
+        for count in (k for k in counts if k <= most):
             model = GaussianMixture(count, reg_covar=1e-3, random_state=seed).fit(X)
             tried[count] = model.bic(X)
-            if min(list(tried.values())[-WORSE:]) > min(tried.values()):
+            if min(list(tried.values())[-worse:]) > min(tried.values()):
                 break
     return min(tried, key=tried.__getitem__)
 
 
 def _check_count(X: np.ndarray, components: int | None) -> None:
     different = len(np.unique(X, axis=0))
-    least = max(LEAST, components or 1)
+    least = max(3, components or 1)  # two points have no shape
     if different < least:
         what = "a metric needs" if components is None else f"{components} components need"
-        less = ", or fewer with --components" if least > LEAST else ""
+        less = ", or fewer with --components" if least > 3 else ""
         raise InputError(
             f"{what} at least {least} different points, got {different}: give more data{less}"
         )
 
 
-def _warn_of_scales(table: Table) -> None:
-    """Covariances are regularised alike in all directions, as if columns had one unit."""
+def _warn_of_scales(table: Table, ratio: float = 20.0) -> None:
+    """Covariances are regularised alike in all directions, as if columns had one unit.
+
+    Beyond this ratio of their spreads regularisation drowns the narrow ones.
+    """
     spread = table.values.std(axis=0)
     narrow, wide = np.argmin(np.where(spread > 0, spread, np.inf)), np.argmax(spread)
-    if spread[wide] > COMPARABLE * spread[narrow] > 0:
+    if spread[wide] > ratio * spread[narrow] > 0:
         warnings.warn(
             f"columns are on different scales, standard deviations {spread[narrow]:.2g} of "
             f"{table.columns[narrow]!r} and {spread[wide]:.2g} of {table.columns[wide]!r}: the "

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-SHOWN = 5  # rows named in a message
-
 
 class InputError(ValueError):
     """What a user can put right: shown as one line, without a traceback."""
@@ -186,9 +184,9 @@ def _counted(count: int) -> list[str]:
     return [str(k) for k in range(count)]
 
 
-def _first(cells: list[str]) -> list[str]:
-    shown = [cell or "(no name)" for cell in cells[:SHOWN]]
-    return shown + ["..."] * (len(cells) > SHOWN)
+def _first(cells: list[str], most: int = 5) -> list[str]:
+    shown = [cell or "(no name)" for cell in cells[:most]]
+    return shown + ["..."] * (len(cells) > most)
 
 
 def _number(cell: str) -> float | None:
@@ -203,7 +201,7 @@ def _numbered(count: int) -> tuple[str, ...]:
     return tuple(f"x{d + 1}" for d in range(count))
 
 
-def _rows(bad: np.ndarray) -> str:
-    first = ", ".join(str(k) for k in bad[:SHOWN])
-    more = f" and {bad.size - SHOWN} more" if bad.size > SHOWN else ""
+def _rows(bad: np.ndarray, most: int = 5) -> str:
+    first = ", ".join(str(k) for k in bad[:most])
+    more = f" and {bad.size - most} more" if bad.size > most else ""
     return f"row {first}" if bad.size == 1 else f"rows {first}{more}"

@@ -11,7 +11,6 @@ import numpy as np
 from probgeo.data.shipped import Images
 
 NAMES = {"train": "train", "test": "t10k"}
-UNSIGNED_BYTES = 8
 
 
 def mnist(
@@ -48,12 +47,12 @@ def _find(folder: Path, name: str) -> Path:
 
 
 def _read(file: Path, axes: int) -> np.ndarray:
-    """An idx file: two zeros, the type, the number of axes, their sizes, the values."""
+    """An idx file: two zeros, the type (8: bytes), the number of axes, their sizes, the values."""
     content = file.read_bytes()
     if file.suffix == ".gz":
         content = gzip.decompress(content)
     header = 4 * (1 + axes)
-    if len(content) < header or content[:4] != bytes([0, 0, UNSIGNED_BYTES, axes]):
+    if len(content) < header or content[:4] != bytes([0, 0, 8, axes]):
         raise ValueError(f"{file} is not an idx file of bytes with {axes} axes")
     shape = struct.unpack(f">{axes}I", content[4:header])
     if len(content) - header != int(np.prod(shape)):

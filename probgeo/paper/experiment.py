@@ -40,11 +40,19 @@ class Settings:
 
     quick : fewer points, the same code.
     tiny : as few as make sense, for tests.
+    tolerance : of SciPy's solve_bvp, where it is a competitor and not the reference.
+    iterations : of the paper's descent to a mean, Eq. 5.
+    images : whose mean is timed.
+    samples : curves drawn of a posterior.
     """
 
     quick: bool = False
     seed: int = 0
     tiny: bool = False
+    tolerance: float = 1e-3
+    iterations: int = 5
+    images: int = 100
+    samples: int = 20
 
     def choose(self, full: T, quick: T, tiny: T | None = None) -> T:
         """One of three sizes."""

@@ -21,19 +21,17 @@ from probgeo.paper.classical import NumpyMetric, shortest
 from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, movie
 
 KERNEL = kernels.SquaredExponential(0.4)
-EVALUATIONS = (4, 16, 40)
-NODES = (4, 8, 16)  # of the default solver
 ANGLES = np.deg2rad([155, 25])
 ENDS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
 TIMES = np.linspace(0.0, 1.0, 200)
-SAMPLES = 20
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:
     X = data.half_circle(150, noise=0.08, seed=settings.seed)
     metric = metrics.from_mixture(X, 4, rho=0.1, regularisation=0.02, seed=settings.seed)
-    numbers = settings.choose(EVALUATIONS, EVALUATIONS, EVALUATIONS[1:2])
-    nodes = NODES[-len(numbers) :]
+    # evaluations of the paper's solver, nodes of the default one
+    whole = (4, 16, 40), (4, 8, 16)
+    numbers, nodes = settings.choose(whole, whole, ((16,), (16,)))
     solved: dict[str, list] = {"paper": [], "default": []}
     for N, n in progress.over(list(zip(numbers, nodes, strict=True)), "evaluations"):
         dense = solvers.Dense(KERNEL, N, refinements=50, V="ends", S=np.cov(X.T))
@@ -46,7 +44,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         for name, curves in solved.items()
     }
     stds = {name: [float(np.max(c.std(TIMES))) for c in curves] for name, curves in solved.items()}
-    prior = _bridge(X, settings.seed)
+    prior = _bridge(X, settings)
 
     columns = len(numbers) + 1
     figure, axes = plt.subplots(
@@ -56,12 +54,12 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     _draw_bridge(axes[0, 0], prior[0])
     for N, ax, c in zip(numbers, axes[0, 1:], solved["paper"], strict=True):
         _frame(ax, X, f"N = {N}")
-        plot.curve(c, ax, n_samples=SAMPLES)
+        plot.curve(c, ax, n_samples=settings.samples)
     for N, ax, c in zip(nodes, axes[1], solved["default"], strict=False):
         _frame(ax, X, f"default solver, N = {N}" if ax is axes[1, 0] else f"N = {N}")
-        plot.curve(c, ax, n_samples=SAMPLES)
+        plot.curve(c, ax, n_samples=settings.samples)
     _frame(axes[1, -1], X, f"N = {own.nodes.size}, its own choice")
-    plot.curve(own, axes[1, -1], n_samples=SAMPLES)
+    plot.curve(own, axes[1, -1], n_samples=settings.samples)
     for ax in axes[-1]:
         ax.set_xlabel("$x_1$")
     for ax in axes[:, 0]:
@@ -80,7 +78,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "before any evaluation, and stay wide.",
         )
     ]
-    stages = [prior, *(_stage(c, settings.seed) for c in solved["paper"])]
+    stages = [prior, *(_stage(c, settings) for c in solved["paper"])]
     titles = [f"N = {N}" for N in (0, *numbers)]
     return Outcome(
         figures={"fig1": figure},
@@ -121,7 +119,7 @@ def _draw_bridge(ax: Axes, draws: np.ndarray) -> None:
     ax.plot(*ENDS.T, color=plot.COLOURS["mean"], linewidth=1.5, zorder=3)
 
 
-def _bridge(X: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _bridge(X: np.ndarray, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """Two sets of samples (n, T, 2) of the prior given the ends, before any evaluation."""
     S = np.cov(X.T)
     apart = ENDS[1] - ENDS[0]
@@ -134,15 +132,15 @@ def _bridge(X: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     cross = k(TIMES, ends)
     K = k(TIMES, TIMES) - cross @ np.linalg.solve(k(ends, ends), cross.T)
     L = covariance_factor(K)
-    noise = np.random.default_rng(seed).normal(size=(2, SAMPLES, len(TIMES), 2))
+    noise = settings.rng.normal(size=(2, settings.samples, len(TIMES), 2))
     line = ENDS[0] + TIMES[:, None] * apart
     draws = line + np.einsum("st,knti,ji->knsj", L, noise, np.linalg.cholesky(V))
     return draws[0], draws[1]
 
 
-def _stage(c: Any, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _stage(c: Any, settings: Settings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Two independent sets of samples, and the mean."""
-    first, second = (c.sample(seed + k, SAMPLES, TIMES) for k in (0, 1))
+    first, second = (c.sample(settings.seed + k, settings.samples, TIMES) for k in (0, 1))
     return first, second, c.mean(TIMES)
 
 

@@ -26,8 +26,6 @@ from probgeo.paper.experiment import (
 FROM = np.array([[-0.9, 0.3], [0.3, -0.1], [1.3, -0.45], [-0.5, 0.8], [0.75, 0.75]])
 TO = np.array([[-0.3, 0.95], [0.95, -0.5], [1.95, 0.3], [1.0, 0.1], [1.9, 0.9]])
 SPREAD = np.array([[0.02, 0.008], [0.008, 0.01]])
-SAMPLES = 30
-TOLERANCE = 1e-3
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:
@@ -43,13 +41,14 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     ):
         solved[name] = Manifold(metric, solver).geodesic(FROM, ends, progress=False)
     plain = NumpyMetric(metric)
-    classical = [by_solve_bvp(plain, a, b, TOLERANCE) for a, b in zip(FROM, TO, strict=True)]
+    tolerance = settings.tolerance
+    classical = [by_solve_bvp(plain, a, b, tolerance) for a, b in zip(FROM, TO, strict=True)]
     lengths = np.array([length_of(plain, found) for found in classical])
     fine = np.array([found.status == 0 for found in classical])
 
     figure, axes = plt.subplots(1, 2, figsize=(7.0, 2.5), sharex=True, sharey=True)
     for ax, (name, curves) in zip(axes, solved.items(), strict=True):
-        plot.geodesics(curves, ax, data=X, n_samples=SAMPLES, seed=settings.seed)
+        plot.geodesics(curves, ax, data=X, n_samples=30, seed=settings.seed)
         plot.ellipse(Gaussian(TO[4], SPREAD), ax)
         draw_classical(ax, np.array(classical, dtype=object)[fine])
         ax.set(title=name, xlabel="$x_1$", aspect="equal", xlim=(-1.5, 2.5), ylim=(-1.0, 1.5))
@@ -73,7 +72,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "data": "200 noisy points on two moons",
             "metric": "mixture of 6 Gaussians (EM), inverse covariances, rho = 0.3",
             "paper's solver": "squared exponential kernel, length scale 0.25, 20 evaluations",
-            "SciPy": f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised, from the straight line "
+            "SciPy": f"solve_bvp, tolerance {tolerance:.0e}, vectorised, from the straight line "
             "with 20 nodes",
         },
         claims=[_claim_on_difficulty(solved), _claim_on_ends(at_end)],

@@ -23,11 +23,7 @@ from probgeo.paper.experiment import (
     draw_classical,
     explain_curves,
 )
-from probgeo.paper.ones import ITERATIONS, SETTINGS, geodesics_from_mean, ones
-
-SHOWN = 12
-REACH = 2.0  # standard deviations
-TOLERANCE = 1e-3
+from probgeo.paper.ones import SETTINGS, geodesics_from_mean, ones
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:
@@ -37,13 +33,13 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     curves = geodesics_from_mean(settings)
     progress.say("SciPy: mean and principal geodesic")
     start = found.X[np.argmin(np.sum((found.X - found.X.mean(axis=0)) ** 2, axis=1))]
-    plain = found.plain
+    plain, tolerance = found.plain, settings.tolerance
     classical = {
-        name: principal_geodesic(plain, points, start, ITERATIONS, TOLERANCE)
+        name: principal_geodesic(plain, points, start, settings.iterations, tolerance)
         for name, points in (("paper's", found.few), ("default", found.X))
     }
-    shown = _spread_around(found.ends, found.mean, SHOWN)
-    theirs = [by_solve_bvp(plain, found.mean, x, TOLERANCE) for x in found.ends[shown]]
+    shown = _spread_around(found.ends, found.mean, count=12)
+    theirs = [by_solve_bvp(plain, found.mean, x, tolerance) for x in found.ends[shown]]
 
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.4), sharex=True, sharey=True)
     pgas = {"paper's": found.paper, "default": found.default}
@@ -66,8 +62,8 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         settings=SETTINGS
         | {
             "points": f"{len(found.X)}, of which the paper's solver has {len(found.few)}",
-            "SciPy": f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised, from straight lines with "
-            f"20 nodes; mean by {ITERATIONS} steps of Eq. 5",
+            "SciPy": f"solve_bvp, tolerance {tolerance:.0e}, vectorised, from straight lines with "
+            f"20 nodes; mean by {settings.iterations} steps of Eq. 5",
         },
         claims=[_claim(name, numbers[name]) for name in pgas],
     )
@@ -133,9 +129,12 @@ def _draw_principal(
     plain: NumpyMetric,
     classical: dict,
     settings: Settings,
+    deviations: float = 2.0,
 ) -> None:
-    plot.principal_geodesics(pga, ax, data=X, deviations=REACH, n_samples=20, seed=settings.seed)
-    reach = REACH * np.sqrt(classical["variance"])
+    plot.principal_geodesics(
+        pga, ax, data=X, deviations=deviations, n_samples=20, seed=settings.seed
+    )
+    reach = deviations * np.sqrt(classical["variance"])
     vs = [sign * reach * classical["direction"] for sign in (-1.0, 1.0)]
     mean = classical["mean"][None]
     draw_classical(ax, [by_solve_ivp(plain, mean, v[None], 1e-8)[1] for v in vs])

@@ -27,30 +27,24 @@ from probgeo.paper.experiment import (
     cpu_seconds,
 )
 from probgeo.paper.ones import (
-    COMPONENTS,
-    ITERATIONS,
+    LEARNED,
     SETTINGS,
-    SMOOTH,
     paper_solver,
     principal_components,
 )
-
-TOLERANCE = 1e-3
-IMAGES = 100
-LARGEST_DENSE = 2  # dimensions in which the paper's solver is run
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:
     vectors = data.mnist_ones().vectors
     rows: list[dict[str, Any]] = []
     dimensions = settings.choose((2, 5, 10, 20, 50), (2, 5, 10), (2,))
-    count = settings.choose(IMAGES, IMAGES, 8)
+    count = settings.choose(settings.images, settings.images, 8)
     patience = settings.choose(15.0, 3.0)  # seconds of SciPy in each dimension
     for D in progress.over(dimensions, "dimension"):
         everything = principal_components(vectors, D)
-        metric = metrics.from_mixture(everything, COMPONENTS, **SMOOTH, seed=settings.seed)
+        metric = metrics.from_mixture(everything, **LEARNED, seed=settings.seed)
         X = everything[settings.rng.choice(len(everything), count, replace=False)]
-        rows.append(_one_dimension(metric, X, patience))
+        rows.append(_one_dimension(metric, X, settings, patience))
 
     figure, ax = plt.subplots(figsize=(3.4, 2.8))
     series = (
@@ -93,67 +87,75 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         settings={
             "data": f"{count} of the first 1000 ones of MNIST, D principal components",
             "metric": SETTINGS["metric"],
-            "descent": f"{ITERATIONS} iterations of Eq. 5, alpha = 1, from the point next to the "
-            "average",
-            "SciPy": f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised, from straight lines with "
-            f"20 nodes; a sample if it would take more than {patience:.0f} s",
+            "descent": f"{settings.iterations} iterations of Eq. 5, alpha = 1, from the point "
+            "next to the average",
+            "SciPy": f"solve_bvp, tolerance {settings.tolerance:.0e}, vectorised, from straight "
+            f"lines with 20 nodes; a sample if it would take more than {patience:.0f} s",
         },
         claims=[_claim(ratios)],
     )
 
 
-def _one_dimension(metric: Any, X: np.ndarray, patience: float) -> dict[str, Any]:
+def _one_dimension(
+    metric: Any, X: np.ndarray, settings: Settings, patience: float
+) -> dict[str, Any]:
     D = X.shape[1]
     start = X[np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1))]
     manifolds = {"default": Manifold(metric)}
-    if D <= LARGEST_DENSE:
+    if D == 2:
         manifolds["paper's"] = Manifold(metric, paper_solver(X))
     row: dict[str, Any] = {"D": D, "points": len(X)}
     for name, manifold in manifolds.items():
-        mean = FrechetMean(manifold, step="fixed", max_iter=ITERATIONS, init=start)
+        mean = FrechetMean(manifold, step="fixed", max_iter=settings.iterations, init=start)
         mean.fit(X[:4])  # loads what Numba has compiled
         seconds = cpu_seconds(mean.fit, X)
         row[name] = {
-            "seconds": seconds * IMAGES / len(X),
-            "extrapolated": len(X) < IMAGES,
+            "seconds": seconds * settings.images / len(X),
+            "extrapolated": len(X) < settings.images,
             "lost": mean.n_lost_ / len(X),
             "mean": mean.mean_.mean,
         }
-    row["scipy"] = _by_scipy(NumpyMetric(metric), X, start, row["default"]["mean"], patience)
+    bases = start, row["default"]["mean"]
+    row["scipy"] = _by_scipy(NumpyMetric(metric), X, bases, settings, patience)
     return row
 
 
 def _by_scipy(
-    metric: NumpyMetric, X: np.ndarray, start: np.ndarray, end: np.ndarray, patience: float
+    metric: NumpyMetric,
+    X: np.ndarray,
+    bases: tuple[np.ndarray, np.ndarray],
+    settings: Settings,
+    patience: float,
 ) -> dict[str, Any]:
-    """The same descent, for `IMAGES` points, if a sample of its geodesics says it takes little.
+    """The same descent, for all images, if a sample of its geodesics says it takes little.
 
     The sample is taken from the first and the last base point in turns until time is up.
     """
+    iterations, images, tolerance = settings.iterations, settings.images, settings.tolerance
     seconds: list[float] = []
     lost = 0
     for x in X:
-        for base in (start, end):
+        for base in bases:
             before = time.process_time()
-            lost += by_solve_bvp(metric, base, x, TOLERANCE).status != 0
+            lost += by_solve_bvp(metric, base, x, tolerance).status != 0
             seconds.append(time.process_time() - before)
         if sum(seconds) > patience:
             break
-    whole = float(np.mean(seconds)) * ITERATIONS * IMAGES
+    whole = float(np.mean(seconds)) * iterations * images
     found: dict[str, Any] = {"seconds": whole, "lost": lost / len(seconds), "extrapolated": True}
     found["sample"] = len(seconds)
-    if whole * len(X) / IMAGES > patience:
+    if whole * len(X) / images > patience:
         return found
-    mean, lost = start, 0
+    mean, lost = bases[0], 0
     before = time.process_time()
-    for _ in range(ITERATIONS):
-        vectors, failed = logs(metric, mean, X, TOLERANCE)
+    for _ in range(iterations):
+        vectors, failed = logs(metric, mean, X, tolerance)
         mean = by_solve_ivp(metric, mean[None], vectors.mean(axis=0)[None], 1e-6)[0][0]
         lost += failed
     return {
-        "seconds": (time.process_time() - before) * IMAGES / len(X),
-        "lost": lost / (ITERATIONS * len(X)),
-        "extrapolated": len(X) < IMAGES,
+        "seconds": (time.process_time() - before) * images / len(X),
+        "lost": lost / (iterations * len(X)),
+        "extrapolated": len(X) < settings.images,
         "mean": mean,
     }
 

@@ -18,8 +18,6 @@ from probgeo.paper.classical import by_solve_bvp
 from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, cpu_seconds
 from probgeo.paper.ones import SETTINGS, Ones, geodesics_from_mean, ones
 
-TOLERANCE = 1e-3
-
 
 def run(settings: Settings, progress: Progress) -> Outcome:
     progress.say("geodesics in one batch")
@@ -29,7 +27,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     batched, alone = _our_seconds(found, ends, progress)
     theirs = np.array(
         [
-            cpu_seconds(by_solve_bvp, plain, found.mean, end, TOLERANCE)
+            cpu_seconds(by_solve_bvp, plain, found.mean, end, settings.tolerance)
             for end in progress.over(ends, "SciPy")
         ]
     )
@@ -76,7 +74,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "timed": count,
             "in_batch": len(found.ends),
         },
-        settings=SETTINGS | {"SciPy": f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised"},
+        settings=SETTINGS | {"SciPy": f"solve_bvp, tolerance {settings.tolerance:.0e}, vectorised"},
         claims=_claims(numbers, _slow(theirs)),
     )
 

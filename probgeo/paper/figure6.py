@@ -22,9 +22,6 @@ from probgeo import Curve, Manifold, PrincipalGeodesics, data, kernels, metrics,
 from probgeo.data import Bodies
 from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, movie
 
-CLUSTERS = 7
-REACH = 3.0  # standard deviations
-SAMPLES = 6
 APART = {"front": 1.0, "side": 0.6}  # metres between the bodies of a row
 TIMES = np.linspace(0.0, 1.0, 25)
 
@@ -33,20 +30,20 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     people = data.bodies()
     progress.say("learning seven metrics")
     known = settings.choose(len(people.scores), 300)  # what the metric is learned from
-    metric = metrics.from_lmnn(people.scores[:known], people.belly[:known], CLUSTERS)
+    metric = metrics.from_lmnn(people.scores[:known], people.belly[:known], n_clusters=7)
     count = settings.choose(len(people.scores), 64, 12)
     X = people.scores[settings.rng.choice(len(people.scores), count, replace=False)]
     progress.say("mean and principal geodesic")
     pga = PrincipalGeodesics(metric, 1).fit(X)
-    spread = float(np.sqrt(pga.explained_variance_[0]))
+    reach = 3.0 * float(np.sqrt(pga.explained_variance_[0]))
     # towards larger bellies
     slope, start = _belly_regression(people)
     v = pga.components_.mean[0]
     sign = 1.0 if slope @ v > 0 else -1.0
-    ways = [pga.geodesic(0, sign * way * REACH * spread) for way in (-1.0, 1.0)]
+    ways = [pga.geodesic(0, sign * way * reach) for way in (-1.0, 1.0)]
     belly = [_belly(way, slope, start) for way in ways]
     sloppy = Manifold(metric, _sloppy_solver(people))
-    rough = [sloppy.shoot(pga.mean_, sign * way * REACH * spread * v) for way in (-1.0, 1.0)]
+    rough = [sloppy.shoot(pga.mean_, sign * way * reach * v) for way in (-1.0, 1.0)]
     rough_belly = [_belly(way, slope, start) for way in rough]
     seen = min(float(found["std"][-1]) for found in rough_belly)
     rise = belly[1]["mean"][-1] - belly[0]["mean"][-1]
@@ -73,7 +70,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         settings={
             "data": f"{count} of 1191 synthetic body shapes in 50 dimensions (they stand in for "
             "CAESAR and SCAPE, which are not free)",
-            "metric": f"{CLUSTERS} clusters of belly circumference of {known} bodies, one diagonal "
+            "metric": f"7 clusters of belly circumference of {known} bodies, one diagonal "
             "LMNN metric each",
             "paper's solver": "squared exponential kernel, length scale 0.4, five evaluations, at "
             "most 20 refinements",
@@ -140,7 +137,7 @@ def _draw_bodies(people: Bodies, ways: list[Curve], rough: list[Curve], seed: in
     )
     for row, (solver, (down, up), view) in zip(axes, rows, strict=True):
         for ax, way, time in zip(row, (down, up, up), (1.0, 0.0, 1.0), strict=True):
-            for k, draw in enumerate(way.sample(seed, SAMPLES, [time])[:, 0]):
+            for k, draw in enumerate(way.sample(seed, 6, [time])[:, 0]):
                 shift = (k * APART[view], 0.0)
                 plot.mesh(people.vertices(draw), people.faces, ax, view=view, shift=shift)
             _bare(ax)
@@ -163,7 +160,7 @@ def _draw_belly(people: Bodies, belly: list, rough: list) -> Any:
     figure, ax = plt.subplots(figsize=(3.4, 2.8))
     low, high = 100 * np.quantile(people.belly, [0.05, 0.95])
     ax.axhspan(low, high, color=plot.COLOURS["data"], alpha=0.3, linewidth=0, label="90 % of data")
-    sigma = REACH * np.concatenate([-TIMES[::-1], TIMES[1:]])
+    sigma = 3.0 * np.concatenate([-TIMES[::-1], TIMES[1:]])
     series = (("paper's solver", rough, "samples"), ("default solver", belly, "mean"))
     for label, found, colour in series:
         mean, std = 100 * _joined(found), 100 * _joined(found, "std")
@@ -179,7 +176,7 @@ def _movie(people: Bodies, ways: list[Curve], frames: int) -> Callable[[Path], N
     """From one end of the geodesic to the other and back."""
     half = np.linspace(0.0, 1.0, frames)
     there = np.concatenate([ways[0].mean(half)[::-1], ways[1].mean(half)[1:]])
-    sigma = REACH * np.concatenate([-half[::-1], half[1:]])
+    sigma = 3.0 * np.concatenate([-half[::-1], half[1:]])
     order = np.concatenate([np.arange(len(there)), np.arange(len(there))[-2:0:-1]])
     extremes = people.vertices(there[[0, -1]])
     reach, (low, high) = (

@@ -12,13 +12,11 @@ from probgeo.ode import kernels
 from probgeo.paper.classical import NumpyMetric
 from probgeo.paper.experiment import Settings
 
-COMPONENTS = 5
-# with rho = 1 and less of it the paper's solver would flag half of its curves
-SMOOTH: Any = {"rho": 0.5, "regularisation": 0.01}
-ITERATIONS = 5  # of the paper's descent
+# with rho = 1 and less regularisation the paper's solver would flag half of its curves
+LEARNED: Any = {"n_components": 5, "rho": 0.5, "regularisation": 0.01}
 SETTINGS = {
     "data": "the first 1000 training images of the digit 1 of MNIST, two principal components",
-    "metric": f"mixture of {COMPONENTS} Gaussians (EM), inverse covariances, rho = 0.5, "
+    "metric": "mixture of 5 Gaussians (EM), inverse covariances, rho = 0.5, "
     "regularised by a hundredth of the variance",
     "paper's solver": "squared exponential kernel, length scale 0.25, 20 evaluations, V from the "
     "ends, at most 50 refinements",
@@ -74,13 +72,13 @@ class Ones:
 def ones(settings: Settings) -> Ones:
     """Everything, computed once for the three figures."""
     everything = principal_components(data.mnist_ones().vectors, 2)
-    metric = metrics.from_mixture(everything, COMPONENTS, **SMOOTH, seed=settings.seed)
+    metric = metrics.from_mixture(everything, **LEARNED, seed=settings.seed)
     count = settings.choose(1000, 120, 16)
     X = everything[settings.rng.choice(len(everything), count, replace=False)]
     few, ends = (X[: settings.choose(*sizes)] for sizes in ((300, 60, 16), (400, 60, 16)))
     default = PrincipalGeodesics(Manifold(metric), 1).fit(X)
     dense = Manifold(metric, paper_solver(X))
-    descent = FrechetMean(dense, step="fixed", max_iter=ITERATIONS)
+    descent = FrechetMean(dense, step="fixed", max_iter=settings.iterations)
     paper = PrincipalGeodesics(dense, 1, mean=descent).fit(few)
     return Ones(X, few, ends, metric, default, paper)
 

@@ -19,7 +19,6 @@ PAPER = (
     "P. Hennig and S. Hauberg: Probabilistic Solutions to Differential Equations and their "
     "Application to Riemannian Statistics. AISTATS 2014"
 )
-SHOWN = 12  # entries of a long list
 
 # the colours of verdicts are of Okabe and Ito, darkened for contrast
 STYLE = """
@@ -353,8 +352,9 @@ def _flat(content: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
         yield from _flat(value, (*before, str(key)))
 
 
-def _value(value: Any) -> str:
-    """
+def _value(value: Any, most: int = 12) -> str:
+    """For people; at most so many entries of a long list.
+
     >>> _value([0.123456, True, None]), _value([[1, 2], [3, 4]]), _value(1e-9)
     ('0.1235, yes, none', '(1, 2), (3, 4)', '1e-09')
     """
@@ -365,7 +365,7 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):
-        parts = [f"({_value(v)})" if isinstance(v, list) else _value(v) for v in value[:SHOWN]]
-        rest = [f"… ({len(value)} in all)"] if len(value) > SHOWN else []
+        parts = [f"({_value(v)})" if isinstance(v, list) else _value(v) for v in value[:most]]
+        rest = [f"… ({len(value)} in all)"] if len(value) > most else []
         return ", ".join([*parts, *rest])
     return str(value)

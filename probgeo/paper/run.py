@@ -214,7 +214,8 @@ def _finished(folder: Path, name: str, settings: Settings) -> dict[str, Any] | N
 
 
 def _fingerprint(settings: Settings) -> dict[str, Any]:
-    return {**vars(settings), "version": probgeo.__version__}
+    asked = {name: getattr(settings, name) for name in ("quick", "seed", "tiny")}
+    return asked | {"version": probgeo.__version__}
 
 
 def _path(folder: Path, name: str) -> Path:

@@ -29,9 +29,6 @@ from probgeo.geometry.logarithms import Logs, logarithms
 from probgeo.metrics import Metric
 from probgeo.stats.estimator import DEVIATIONS
 
-ROUGH = 1e-2  # relative tolerance of the first geodesics,
-FINEST = 1e-9  # and of the last ones
-HALVINGS = 8
 EPSILON = float(np.finfo(float).eps)
 HALF_OF_ALL_DIGITS = EPSILON**0.5
 
@@ -93,10 +90,16 @@ class View:
         return float(np.sqrt(max(step @ self.tensor @ step, 0.0)))
 
 
+def step_sizes(count: int = 8) -> np.ndarray:
+    """What a line search tries: 1, 1/2, 1/4, ..."""
+    return 0.5 ** np.arange(count)
+
+
 class Descent:
     """One run, from rough geodesics to precise ones.
 
-    `w` (P,) are weights that count like repetitions, all positive.
+    `w` (P,) are weights that count like repetitions, all positive. The relative tolerance of
+    geodesics is at first `rough`, and at last `finest` or what the statistic needs.
     """
 
     def __init__(
@@ -106,10 +109,13 @@ class Descent:
         w: np.ndarray,
         rule: CentreRule,
         report: Callable[[Iterate, int], None] = lambda *_: None,
+        rough: float = 1e-2,
+        finest: float = 1e-9,
     ) -> None:
         self.manifold, self.X, self.w, self.rule, self.report = manifold, X, w, rule, report
+        self.finest = finest
         adaptive = manifold.solver is None and not manifold.metric.is_flat
-        self.precision = ROUGH if adaptive else np.nan
+        self.precision = rough if adaptive else np.nan
         self.history: list[Iterate] = []
         self.target = 0.0
         self.travelled = 0.0  # since all geodesics were known to be the shortest
@@ -125,7 +131,7 @@ class Descent:
 
     @property
     def at_its_finest(self) -> bool:
-        return not self.precision > FINEST  # NaN: as fine as the user's solver is
+        return not self.precision > self.finest  # NaN: as fine as the user's solver is
 
     def at(self, point: np.ndarray, guess: Logs | None, doubt: bool = False) -> View:
         """The data as seen from a point, along geodesics near those of a guess."""
@@ -212,7 +218,7 @@ class Descent:
 
     def refine(self, line: Iterate) -> None:
         """A tolerance with which the numerical standard deviation should meet the target."""
-        self.precision = max(FINEST, self.precision * 0.5 * self.target / line.numerical)
+        self.precision = max(self.finest, self.precision * 0.5 * self.target / line.numerical)
 
     def note(self, view: View, step: np.ndarray, cov: np.ndarray) -> Iterate:
         """A new line of the history; `target` is how precise the result should be."""
@@ -255,7 +261,7 @@ class Descent:
 
     def line_search(self, view: View, step: np.ndarray, doubt: bool) -> View | None:
         slope = float(view.v @ view.tensor @ step)
-        for size in 0.5 ** np.arange(HALVINGS):
+        for size in step_sizes():
             if not self.can_go(view, size * step):
                 continue
             new = self.after(view, size * step, doubt)

@@ -11,8 +11,6 @@ from probgeo.geometry.logarithms import Logs
 from probgeo.stats.descent import Centre, CentreRule, Descent, Iterate
 from probgeo.stats.estimator import IterationsBar, ManifoldEstimator, as_random_state, merged
 
-FEW = 64  # points that say where the centre of many is, to an eighth of their spread
-
 
 class CentreEstimator(ManifoldEstimator):
     """The base of `FrechetMean` and `GeometricMedian`."""
@@ -52,8 +50,9 @@ class CentreEstimator(ManifoldEstimator):
         distinct, totals, _ = merged(points, weights)
         centre = self.centre(manifold, distinct, totals)
         self._keep(centre, totals)
-        if not centre.converged:
-            self._warn(centre.message)
+        self._keep_members(centre, manifold, distinct, totals)
+        if not self.converged_:
+            self._warn(self.message_)
         return self
 
     def centre(
@@ -73,9 +72,10 @@ class CentreEstimator(ManifoldEstimator):
                 bar.update(done + expected, **lengths)
 
             for start in starts:
-                if len(X) > 2 * FEW and self.init is None and rule.alpha is None:
-                    some = _sample(X, weights, self.random_state)
-                    start = Descent(manifold, some, np.ones(FEW), rule).run(start).point
+                if len(X) > 128 and self.init is None and rule.alpha is None:
+                    # an eighth of the spread is how far the centre of 64 points is off
+                    some = _sample(X, weights, 64, self.random_state)
+                    start = Descent(manifold, some, np.ones(len(some)), rule).run(start).point
                 found = Descent(manifold, X, weights, rule, report).run(start, guess)
                 done += len(found.history)
                 if best is None or _is_better(found, best):
@@ -109,12 +109,33 @@ class CentreEstimator(ManifoldEstimator):
         self.converged_ = centre.converged
         self.message_ = centre.message
 
+    def _keep_members(
+        self, centre: Centre, manifold: Manifold, X: np.ndarray, weights: np.ndarray
+    ) -> None:
+        """The centre by each member of an ensemble of metrics, from that of all of them."""
+        if not manifold.members:
+            return
+        found = [
+            Descent(member, X, weights, self._rule()).run(centre.point, centre.logs)
+            for member in manifold.members
+        ]
+        self.members_ = np.stack([one.point for one in found])
+        off = self.members_ - self.members_.mean(axis=0)
+        self.model_cov_ = off.T @ off / max(len(off) - 1, 1)
+        lost = [k for k, one in enumerate(found) if not one.converged]
+        if self.converged_ and lost:
+            self.converged_ = False
+            self.message_ = f"member {lost[0]} of the ensemble: {found[lost[0]].message}"
+
     def _summary(self) -> tuple[str, dict[str, Any]]:
-        return "coordinate", {
+        columns = {
             "mean": self._centre.mean,
             "numerical_std": self._centre.std,
             "standard_error": self.standard_error_,
         }
+        if hasattr(self, "model_cov_"):
+            columns["model_std"] = np.sqrt(np.diagonal(self.model_cov_))
+        return "coordinate", columns
 
 
 def _is_better(new: Centre, old: Centre) -> bool:
@@ -123,9 +144,9 @@ def _is_better(new: Centre, old: Centre) -> bool:
     return new.history[-1].value < old.history[-1].value
 
 
-def _sample(X: np.ndarray, weights: np.ndarray, seed: Any) -> np.ndarray:
+def _sample(X: np.ndarray, weights: np.ndarray, count: int, seed: Any) -> np.ndarray:
     """Some of the data, those of much weight more often, perhaps repeatedly."""
-    chosen = as_random_state(seed).choice(len(X), FEW, p=weights / weights.sum())
+    chosen = as_random_state(seed).choice(len(X), count, p=weights / weights.sum())
     return np.ascontiguousarray(X[np.sort(chosen)])
 
 
@@ -185,6 +206,9 @@ class FrechetMean(CentreEstimator):
         Statistical; the whole covariance is `statistical_cov_` (D, D). NaN for one point.
     variance_ : ScalarGaussian
         Mean squared distance to the data.
+    members_, model_cov_ : array (K, D), array (D, D)
+        With a `metrics.Ensemble`: the mean by each member's own metric, and the covariance of
+        these.
     n_iter_ : int
     converged_, message_
         Whether the iteration has settled and the numerical standard deviation is as small as

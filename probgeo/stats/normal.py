@@ -11,8 +11,6 @@ from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
 from probgeo.stats.mean import FrechetMean
 from probgeo.stats.tangent import AtTheMean
 
-MOST_ROUNDS = 50  # of the fixed point; a handful is usual
-
 
 class Draws(NamedTuple):
     """Points u (n, D) of the tangent space, and how much volume the manifold has there.
@@ -175,15 +173,15 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         volume = np.exp(0.5 * tensors + turns) / np.prod(np.diagonal(self.root_))
         return Draws(u, np.where(np.isfinite(volume), volume, 0.0), points)
 
-    def _match(self, moments: np.ndarray, draws: Draws) -> bool:
+    def _match(self, moments: np.ndarray, draws: Draws, most: int = 50) -> bool:
         """The covariance for which the second moments of p are those of the data.
 
-        Fixed point: where p has too large moments E in some directions, C gets smaller there. Draws
-        from N(0, moments) are weighted for every C anew.
+        Fixed point, usually in a handful of rounds: where p has too large moments E in some
+        directions, C gets smaller there. Draws from N(0, moments) are weighted for every C anew.
         """
         C, change = moments.copy(), np.inf
         enough = 1e-3 / np.sqrt(len(draws.u))  # a thousandth of what averages are wrong by
-        for _ in range(MOST_ROUNDS):
+        for _ in range(most):
             weights = draws.volume * _ratio(draws.u, C, moments)
             E = (weights * draws.u.T) @ draws.u / weights.sum()
             root = _power(C, 0.5)

@@ -16,7 +16,7 @@ from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
 from probgeo.ode.curve import Curve
-from probgeo.stats.descent import HALVINGS
+from probgeo.stats.descent import step_sizes
 from probgeo.stats.estimator import IterationsBar, ManifoldEstimator
 from probgeo.stats.mean import FrechetMean
 
@@ -201,7 +201,7 @@ class Problem(NamedTuple):
 
     def first_fit(self, p: np.ndarray, v: np.ndarray) -> Fitted:
         """The same, or a slower curve that stays where there is a metric."""
-        for size in 0.5 ** np.arange(HALVINGS):
+        for size in step_sizes():
             found = self.fitted(p, size * v)
             if found is not None:
                 return found
@@ -209,7 +209,7 @@ class Problem(NamedTuple):
 
     def line_search(self, found: Fitted, step: np.ndarray) -> Fitted | None:
         D = len(found.p)
-        for size in 0.5 ** np.arange(HALVINGS):
+        for size in step_sizes():
             p, v = found.p + size * step[:D], found.v + size * step[D:]
             new = self.fitted(p, v, found.logs)
             if new is not None and new.value < found.value:

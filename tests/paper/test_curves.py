@@ -25,7 +25,7 @@ def test_figure_1(tmp_path):
 def test_before_any_evaluation_there_is_a_bridge_between_the_ends():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 2))
-    first, second = figure1._bridge(X, 0)
+    first, second = figure1._bridge(X, Settings())
     for draws in (first, second):
         np.testing.assert_allclose(draws[:, [0, -1]], np.tile(figure1.ENDS, (20, 1, 1)), atol=1e-5)
     assert np.std(first[:, 100]) > 0.1

@@ -62,7 +62,8 @@ def test_what_takes_too_long_is_extrapolated():
         def field(self, t, y):
             return np.concatenate([y[2:], 0 * y[2:]])
 
-    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), np.zeros(2), np.ones(2), 0.0)
+    bases = np.zeros(2), np.ones(2)
+    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), bases, Settings(), 0.0)
     assert found["extrapolated"]
     assert found["sample"] == 2  # one from each end of the descent
     assert found["seconds"] > 0
