@@ -15,7 +15,7 @@ from scipy.stats import multivariate_normal
 from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
 from probgeo.functions import Field
 from probgeo.functions.in_jax import double_precision
-from probgeo.ode.dense import algebra, loops
+from probgeo.ode.dense import algebra
 from probgeo.ode.dense.errors import BoundError
 from probgeo.ode.dense.gram import observed_covariance
 from probgeo.ode.dense.sweeps import damped_sweeps
@@ -671,9 +671,8 @@ def test_gradients_through_a_solve(error_model):
     np.testing.assert_allclose(forward, by_k, rtol=1e-9)
 
 
-@pytest.mark.loops
 class TestAlgebra:
-    """Compiled loops and batched matrices against plain NumPy, for sizes at random."""
+    """Batches of matrices against plain NumPy, for sizes at random."""
 
     @pytest.mark.parametrize("seed", range(6))
     def test_triangular_systems(self, seed):
@@ -688,10 +687,6 @@ class TestAlgebra:
             above = np.linalg.solve(every.swapaxes(-1, -2), b)
             np.testing.assert_allclose(algebra.solve_lower(L, b), below, rtol=1e-10, atol=1e-12)
             np.testing.assert_allclose(algebra.solve_upper(L, b), above, rtol=1e-10, atol=1e-12)
-            for loop, expected in ((loops.forward, below), (loops.backward, above)):
-                x = b.copy()
-                loop(L, x)
-                np.testing.assert_allclose(x, expected, rtol=1e-10, atol=1e-12)
 
     def test_one_right_hand_side_for_many_matrices(self):
         L = np.tril(np.random.default_rng(0).normal(size=(3, 4, 4))) + 3 * np.eye(4)
@@ -704,7 +699,7 @@ class TestAlgebra:
         nan = np.full((3, 3), np.nan)
         factors = algebra.cholesky(np.stack([good, bad, nan, good]))
         np.testing.assert_allclose(factors[[0, 3]], np.linalg.cholesky([good, good]))
-        assert np.isnan(factors[[1, 2]]).all()
+        assert np.isnan(factors[[1, 2]]).any(axis=(1, 2)).all()
 
     @pytest.mark.parametrize("seed", range(4))
     def test_covariance_of_observations(self, seed):

@@ -143,9 +143,9 @@ class Regression:
             below = H @ transposed(w)
             corner = cholesky(H @ sigma @ transposed(H) + noise)
             with_later = kron_rows(h @ V, self.K[:, i, :, i + 1 :])
-            W[:, own, later] = solve_lower(corner, with_later - below @ W[:, before, later])
+            W[:, own, later] = np.linalg.solve(corner, with_later - below @ W[:, before, later])
             surprise = value.reshape(P, B, E) - H @ state.reshape(P, m * B, E)
-            z[:, own] = solve_lower(corner, surprise)
+            z[:, own] = np.linalg.solve(corner, surprise)
             L[:, own, before], L[:, own, own] = below, corner
             seen.values[:, i], seen.maps[:, i], seen.noise[:, i] = value, h, noise
         return seen, L
