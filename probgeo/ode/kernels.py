@@ -10,6 +10,7 @@ import copy
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -105,68 +106,41 @@ class Stationary(Kernel):
         r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
         return (-1) ** j * self._profile(i + j, r) / self.lengthscale ** (i + j)
 
-    def matrix(
-        self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray
-    ) -> np.ndarray:
-        # all that depends on the orders is their sum and a sign
-        r = (s[:, None] - t[None, :]) / self.lengthscale
-        sums = {i + j for i in orders for j in others}
-        by_sum = {n: self._profile(n, r) / self.lengthscale**n for n in sums}
-        return _by_orders(by_sum, orders, others)
-
-    def lengthscale_derivatives(
-        self, i: int, j: int, s: Any, t: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """First and second derivative of `derivative(i, j, s, t)` by log lengthscale."""
-        r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
-        _, first, second = self._with_slopes(
-            i + j, [self._profile(i + j + k, r) for k in range(3)], r
-        )
-        return (-1) ** j * first, (-1) ** j * second
-
     def lengthscale_matrices(
         self, orders: tuple[int, ...], t: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`matrix(orders, t, orders, t)` and its two derivatives by log lengthscale."""
-        r = (t[:, None] - t[None, :]) / self.lengthscale
-        highest = 2 * max(orders)
-        profiles = [self._profile(n, r) for n in range(highest + 3)]
-        by_sum = [self._with_slopes(n, profiles[n : n + 3], r) for n in range(highest + 1)]
-        value, first, second = (
-            _by_orders({n: terms[k] for n, terms in enumerate(by_sum)}, orders, orders)
-            for k in range(3)
-        )
-        return value, first, second
+        """`matrix(orders, t, orders, t)` and its two derivatives by log lengthscale.
 
-    def _with_slopes(
-        self, n: int, profiles: list[np.ndarray], r: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """lambda^-n kappa^(n)(r) and its derivatives by log lambda, given kappa^(n), ..^(n+2).
-
-        With r = (s - t) / lambda they are -lambda^-n (n kappa^(n) + r kappa^(n+1)) and, once more,
-        lambda^-n (n^2 kappa^(n) + (2n+1) r kappa^(n+1) + r^2 kappa^(n+2)).
+        With r = (s - t) / lambda, lambda^-n kappa^(n)(r) has the derivatives
+        -lambda^-n (n kappa^(n) + r kappa^(n+1)) and, once more,
+        lambda^-n (n^2 kappa^(n) + (2n+1) r kappa^(n+1) + r^2 kappa^(n+2)) by log lambda.
         """
-        k0, k1, k2 = profiles[0], r * profiles[1], r**2 * profiles[2]
-        scale = self.lengthscale**-n
-        return scale * k0, -scale * (n * k0 + k1), scale * (n**2 * k0 + (2 * n + 1) * k1 + k2)
+        r = (t[:, None] - t[None, :]) / self.lengthscale
+        sums = range(2 * max(orders) + 1)  # all that depends on the orders is n = i + j and a sign
+        profiles = [self._profile(n, r) for n in range(len(sums) + 2)]
+
+        def at(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            k0, k1, k2 = profiles[n], r * profiles[n + 1], r**2 * profiles[n + 2]
+            scale = self.lengthscale**-n
+            return scale * k0, -scale * (n * k0 + k1), scale * (n**2 * k0 + (2 * n + 1) * k1 + k2)
+
+        def by_orders(by_sum: tuple[np.ndarray, ...]) -> np.ndarray:
+            rows = [np.stack([(-1) ** j * by_sum[i + j] for j in orders], -1) for i in orders]
+            return np.stack(rows, axis=-3)
+
+        value, first, second = map(by_orders, zip(*map(at, sums), strict=True))
+        return value, first, second
 
     def with_lengthscale(self, lengthscale: Any) -> Self:
         """The same kernel with another length scale.
 
-        An array (B, 1, 1) makes it B kernels in one: `derivative` of two-dimensional times and
-        `matrix` then have a leading axis of size B.
+        Several, (B,), make it B kernels in one: `derivative` of two-dimensional times and `matrix`
+        then have a leading axis of size B.
         """
         other = copy.copy(self)
-        object.__setattr__(other, "lengthscale", lengthscale)
+        scales = np.reshape(lengthscale, (-1, 1, 1)) if np.ndim(lengthscale) else lengthscale
+        object.__setattr__(other, "lengthscale", scales)
         return other
-
-
-def _by_orders(
-    by_sum: dict[int, np.ndarray], orders: tuple[int, ...], others: tuple[int, ...]
-) -> np.ndarray:
-    """Stationary covariances (..., S, m, T, n) of derivatives i and j, which depend on i + j."""
-    rows = [np.stack([(-1) ** j * by_sum[i + j] for j in others], axis=-1) for i in orders]
-    return np.stack(rows, axis=-3)
 
 
 @dataclass(frozen=True)
@@ -287,25 +261,13 @@ class Pinned(Kernel):
     def with_lengthscales(self, lengthscales: np.ndarray) -> "Pinned":
         """B kernels in one, with length scales (B,)."""
         assert isinstance(self.kernel, Stationary)
-        return Pinned(self.kernel.with_lengthscale(lengthscales[:, None, None]), self.conditions)
+        return Pinned(self.kernel.with_lengthscale(lengthscales), self.conditions)
 
     def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
-        whitening = self._whitening()
-        known = zip(self._known(i, s, whitening), self._known(j, t, whitening), strict=True)
+        known = zip(self._known(i, s), self._known(j, t), strict=True)
         return self.kernel.derivative(i, j, s, t) - sum(left * right for left, right in known)
 
-    def matrix(
-        self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray
-    ) -> np.ndarray:
-        whitening = self._whitening()
-        left = [self._known(i, s[:, None], whitening) for i in orders]
-        right = [self._known(j, t[None, :], whitening) for j in others]
-        explained = [
-            np.stack([sum(x * y for x, y in zip(a, b, strict=True)) for b in right], axis=-1)
-            for a in left
-        ]
-        return self.kernel.matrix(orders, s, others, t) - np.stack(explained, axis=-3)
-
+    @cached_property
     def _whitening(self) -> list[list[Any]]:
         """Rows of the inverse of the Cholesky factor of the conditions' covariance."""
         (t, d), *others = self.conditions
@@ -317,7 +279,7 @@ class Pinned(Kernel):
         second = 1.0 / np.sqrt(self.kernel.derivative(e, e, u, u) - below**2)
         return [[first], [-below * first * second, second]]
 
-    def _known(self, i: int, s: Any, whitening: list[list[Any]]) -> list[np.ndarray]:
+    def _known(self, i: int, s: Any) -> list[np.ndarray]:
         """Covariance of the i-th derivative at s with each of the whitened conditions."""
         cross = [self.kernel.derivative(i, d, s, t) for t, d in self.conditions]
-        return [sum(w * c for w, c in zip(row, cross, strict=False)) for row in whitening]
+        return [sum(w * c for w, c in zip(row, cross, strict=False)) for row in self._whitening]

@@ -13,15 +13,14 @@ import numpy as np
 from probgeo.ode.dense.algebra import cholesky, solve_lower, transposed
 from probgeo.ode.dense.gram import (
     Observations,
+    Regression,
     SplitCovariance,
-    members_of,
     observed_covariance,
     with_member_axis,
 )
 from probgeo.ode.dense.unit import Conditions
 from probgeo.ode.kernels import Stationary
 
-BOUNDS = (math.log(0.02), math.log(2.0))  # of length scales, as fractions of the interval
 TINY = np.finfo(float).tiny
 
 # a number for each of P members, with its first and second derivative by the log length scale
@@ -191,20 +190,19 @@ def newton(
 
 def best_lengthscales(
     kernel: Stationary,
-    conditions: Conditions,
-    nodes: np.ndarray,
-    V: SplitCovariance,
+    regression: Regression,
     observations: Observations,
-    surprise: np.ndarray,
     scale2: np.ndarray | None,
     start: np.ndarray,
 ) -> np.ndarray:
     """The length scales (P,) of highest evidence for given evaluations, from those of `start`."""
+    problem, surprise = regression.problem, regression.surprise(observations)
 
     def at(log_lengthscale: np.ndarray, members: np.ndarray) -> WithSlopes:
-        trial = kernel.with_lengthscale(np.exp(log_lengthscale)[:, None, None])
+        trial = kernel.with_lengthscale(np.exp(log_lengthscale))
         seen, own = observations.take(members), surprise[members]
-        size = None if scale2 is None else members_of(scale2, members)
-        return objective(trial, conditions, nodes, V, seen, own, size)
+        size = None if scale2 is None else scale2[members]
+        return objective(trial, problem.conditions, regression.nodes, regression.V, seen, own, size)
 
-    return np.exp(newton(at, np.clip(np.log(start), *BOUNDS), BOUNDS))
+    bounds = math.log(0.02), math.log(2.0)  # of length scales, as fractions of the interval
+    return np.exp(newton(at, np.clip(np.log(start), *bounds), bounds))

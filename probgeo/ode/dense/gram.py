@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probgeo.ode.dense.algebra import cholesky, solve_lower, solve_upper, transposed
-from probgeo.ode.dense.errors import ErrorModel
+from probgeo.ode.dense.error_models import ErrorModel
 from probgeo.ode.dense.unit import UnitProblem
 
 
@@ -106,8 +106,8 @@ class Regression:
         )
         if len(maps) == 1:
             maps = np.broadcast_to(maps, (N, *maps.shape[1:]))
-        noise = self._nugget_at(slice(None))[..., None, None] * self.V.rows
-        return Observations(values.reshape(P, N, D), maps.reshape(-1, N, *maps.shape[1:]), noise)
+        maps = maps.reshape(-1, N, *maps.shape[1:])
+        return Observations(values.reshape(P, N, D), maps, self._nugget_noise())
 
     def sweep(self, model: ErrorModel, guess: np.ndarray | None) -> tuple[Observations, np.ndarray]:
         """Skilling's recursion (Sec. 3.2): estimate, evaluate, observe, and on to the next node.
@@ -123,7 +123,7 @@ class Regression:
         W, L = np.zeros((G, N * B, N * m * B)), np.zeros((G, N * B, N * B))
         z = np.zeros((P, N * B, E))
         seen = Observations(np.empty((P, N, D)), np.empty((G, N, B, m, B)), np.empty((G, N, B, B)))
-        nugget = self._nugget_at(slice(None))
+        nugget = self._nugget_noise()
         for i in range(N):
             before, own = slice(0, i * B), slice(i * B, (i + 1) * B)
             later = slice((i + 1) * m * B, None)
@@ -137,7 +137,7 @@ class Regression:
             )
             value, h = model.observe(evaluations)
             of_estimate = sigma[:, :-B, :-B].reshape(-1, m - 1, B, m - 1, B)
-            noise = model.noise(evaluations, of_estimate) + nugget[:, i, None, None] * V
+            noise = model.noise(evaluations, of_estimate) + nugget[:, i]
 
             H = h.reshape(-1, B, m * B)
             below = H @ transposed(w)
@@ -183,24 +183,19 @@ class Regression:
         moved = self.K.reshape(-1, N * m, N * m) @ weights.reshape(P, N * m, D)
         return self.prior_mean + moved.reshape(P, N, m, D)
 
-    def _nugget_at(self, nodes: slice) -> np.ndarray:
-        """Variance that is added to every evaluation, as a multiple of V: (G, N)."""
-        return self.nugget * np.einsum("gii->gi", self.K[:, nodes, -1, nodes, -1])
+    def _nugget_noise(self) -> np.ndarray:
+        """What is added to the covariance of every evaluation: (G, N, B, B)."""
+        variances = self.nugget * np.einsum("gii->gi", self.K[:, :, -1, :, -1])
+        return variances[..., None, None] * self.V.rows
 
 
 def kron(K: np.ndarray, V: np.ndarray) -> np.ndarray:
     """K (x) V for K (G, m, n) and V (B, B): (G, m B, n B)."""
     G, m, n = K.shape
-    B = len(V)
-    return (K[:, :, None, :, None] * V[None, None, :, None, :]).reshape(G, m * B, n * B)
+    return np.einsum("gmn,ab->gmanb", K, V).reshape(G, m * len(V), n * len(V))
 
 
 def kron_rows(maps: np.ndarray, K: np.ndarray) -> np.ndarray:
     """H (K (x) V) from maps H V (G, B, m, B) and K (G, m, N, m): (G, B, N m B)."""
-    B, m = maps.shape[1:3]
-    size = K.shape[2] * K.shape[3]
-    flat = K.reshape(len(K), m, size)
-    total = maps[:, :, 0, None, :] * flat[:, None, 0, :, None]
-    for k in range(1, m):
-        total += maps[:, :, k, None, :] * flat[:, None, k, :, None]
-    return total.reshape(len(total), B, size * B)
+    rows = np.einsum("gamb,gmnk->gankb", maps, K)
+    return rows.reshape(*rows.shape[:2], -1)

@@ -1,7 +1,8 @@
 """The posterior of the dense solver (Eq. 14 and 15)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,7 @@ from probgeo.ode.kernels import Pinned, Stationary
 from probgeo.ragged import in_chunks, members_at_a_time
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(NamedTuple):
     """How the curves move with R numbers behind the user's data, in units of their standard
     deviations (or with parameters of f).
 
@@ -24,9 +24,6 @@ class Sensitivity:
 
     lines: np.ndarray
     weights: np.ndarray
-
-    def take(self, members: np.ndarray) -> "Sensitivity":
-        return Sensitivity(self.lines[members], self.weights[members])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +92,7 @@ class DensePosterior(Posterior):
             L=members_of(self.L, members),
             maps=members_of(self.maps, members),
             weights=self.weights[members],
-            sensitivity=None if moves is None else moves.take(members),
+            sensitivity=None if moves is None else Sensitivity(*(x[members] for x in moves)),
         )
 
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
@@ -117,14 +114,6 @@ class DensePosterior(Posterior):
             )
             total += left @ transposed(right)
         return total
-
-    def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
-        variance = np.zeros((self.count, len(t), self.dimension))
-        if source != "boundary":
-            variance += self._numerical_variance(t, derivative)
-        if source != "numerical" and self.sensitivity is not None:
-            variance += np.sum(self.boundary_columns(t, derivative) ** 2, axis=-1)
-        return np.sqrt(np.maximum(variance, 0.0))
 
     def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
         """How curves move with R standard normal numbers behind their data: (P, T, D, R)."""
@@ -179,21 +168,6 @@ class DensePosterior(Posterior):
         finite = np.isfinite(cov).all(axis=(1, 2))
         factors[finite] = covariance_factor(correlations[finite])
         return std[:, :, None] * factors
-
-    def _numerical_variance(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        """Variances (P, T, D)."""
-        tau = self._unit(t)
-
-        def one_chunk(members: np.ndarray) -> np.ndarray:
-            part = self.take(members)
-            prior = part._prior((derivative, derivative), tau, tau)
-            known = np.sum(part._explained(tau, derivative) ** 2, axis=1)
-            return prior[..., None] * np.diag(self.V.rows) - known
-
-        blocks = self._for_all(one_chunk, len(t))
-        variance = blocks[..., :, None] * np.diag(self.V.columns)
-        variance = variance.reshape(len(blocks), len(t), self.dimension)
-        return self.scale2[:, None, None] * variance / self.duration ** (2 * derivative)
 
     def _numerical_cov(
         self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]
@@ -256,31 +230,20 @@ class DensePosterior(Posterior):
         return solved.reshape(len(solved), N * B, T, B)
 
 
-def joined(parts: list[DensePosterior], shared: bool) -> DensePosterior:
+def joined(parts: Sequence[DensePosterior], shared: bool) -> DensePosterior:
     """Posteriors of one kind for all members; `shared` says whether they have one Gram matrix."""
     first = parts[0]
     if len(parts) == 1:
         return first
 
-    def all_of(name: str) -> np.ndarray:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    kernel, moves = first.kernel, None
-    if kernel.lengthscales is not None:
-        kernel = kernel.with_lengthscales(np.concatenate([part.lengthscale for part in parts]))
+    changed: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("values", "scale2", "weights", *(() if shared else ("L", "maps")))
+    }
+    if first.kernel.lengthscales is not None:
+        own = np.concatenate([part.lengthscale for part in parts])
+        changed["kernel"] = first.kernel.with_lengthscales(own)
     if first.sensitivity is not None:
-        lines, weights = (
-            np.concatenate([getattr(part.sensitivity, name) for part in parts])
-            for name in ("lines", "weights")
-        )
-        moves = Sensitivity(lines, weights)
-    return replace(
-        first,
-        kernel=kernel,
-        values=all_of("values"),
-        scale2=all_of("scale2"),
-        L=first.L if shared else all_of("L"),
-        maps=first.maps if shared else all_of("maps"),
-        weights=all_of("weights"),
-        sensitivity=moves,
-    )
+        columns: Any = zip(*(part.sensitivity or () for part in parts), strict=True)
+        changed["sensitivity"] = Sensitivity(*map(np.concatenate, columns))
+    return replace(first, **changed)

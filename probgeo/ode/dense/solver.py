@@ -7,9 +7,9 @@ import numpy as np
 from probgeo._checks import as_float_array, as_positive, as_positive_definite, as_whole_number
 from probgeo._repr import described
 from probgeo.ode.curve import Curve
-from probgeo.ode.dense.errors import ErrorModel, JacobianError, Linearised, NoError
-from probgeo.ode.dense.posterior import joined
-from probgeo.ode.dense.solve import Settings, Solution, solve
+from probgeo.ode.dense.algorithm import Inference
+from probgeo.ode.dense.error_models import ErrorModel, JacobianError, Linearised, NoError
+from probgeo.ode.dense.posterior import DensePosterior, joined
 from probgeo.ode.dense.unit import UnitProblem
 from probgeo.ode.grids import GRIDS, GridName
 from probgeo.ode.guess import guess_states
@@ -117,31 +117,24 @@ class Dense:
         if problem.order > 2:
             raise ValueError(f"Dense is for ODEs of order 1 and 2, got {problem.order}: use Markov")
         self.error_model.check(problem.order, D)
-        nodes = self._nodes(problem)
+        nodes, shape = self._nodes(problem), self._shape(D)
         states = None if guess is None else self._states(guess, problem, nodes)
-        settings = self._settings(D)
 
-        def one_chunk(members: np.ndarray) -> Solution:
+        def one_chunk(members: np.ndarray) -> tuple[DensePosterior, dict[str, np.ndarray]]:
             at = None if states is None else states[members]
             with np.errstate(all="ignore"):  # what is not finite is flagged
-                return solve(settings, UnitProblem.of(problem, members), nodes, at)
+                return Inference(
+                    self, UnitProblem.of(problem, members), nodes, shape, at
+                ).posterior()
 
-        solutions = in_chunks(one_chunk, problem.count, most=self._most(problem))
-        posterior = joined([solution.posterior for solution in solutions], shared=self._shared)
-
-        def column(name: str) -> np.ndarray:
-            parts = [getattr(solution, name) for solution in solutions]
-            return np.concatenate(parts).reshape(problem.batch_shape)
-
-        return Curve(
-            posterior=posterior,
-            t_span=(problem.t0, problem.t1),
-            status=column("status"),
-            log_evidence=column("log_evidence"),
-            n_evaluations=column("n_evaluations"),
-            residual=column("residual"),
-            scale=np.sqrt(posterior.scale2).reshape(problem.batch_shape),
-        )
+        parts = in_chunks(one_chunk, problem.count, most=self._most(problem))
+        posteriors, diagnostics = zip(*parts, strict=True)
+        columns = {
+            name: np.concatenate([part[name] for part in diagnostics]).reshape(problem.batch_shape)
+            for name in diagnostics[0]
+        }
+        posterior = joined(posteriors, shared=self._shared)
+        return Curve(posterior, (problem.t0, problem.t1), **columns)
 
     @property
     def _shared(self) -> bool:
@@ -164,22 +157,12 @@ class Dense:
         units = problem.duration ** np.arange(problem.order)
         return guess_states(guess, problem, times) * units[:, None]
 
-    def _settings(self, dimension: int) -> Settings:
-        shape = np.eye(dimension)
+    def _shape(self, dimension: int) -> np.ndarray:
+        """V up to its scale."""
         for name, matrix in {"V": self.V, "S": self.S}.items():
             if matrix is not None:
-                shape = as_positive_definite(name, matrix, dimension)
-        return Settings(
-            kernel=self.kernel,
-            error_model=self.error_model,
-            find_bounds=self.find_bounds,
-            fit_lengthscale=self.fit_lengthscale,
-            refinements=self.refinements,
-            tolerance=self.tolerance,
-            shape=shape,
-            scale=self.scale,
-            nugget=self.nugget,
-        )
+                return as_positive_definite(name, matrix, dimension)
+        return np.eye(dimension)
 
     def _nodes(self, problem: Problem) -> np.ndarray:
         if self.grid is None:

@@ -28,16 +28,8 @@ class ErrorModel:
     """
 
     uses_jacobians: bool = False
-
-    @property
-    def kronecker(self) -> bool:
-        """Whether the noise is always a multiple of V."""
-        return False
-
-    @property
-    def shared(self) -> bool:
-        """Whether maps and noise do not depend on the evaluations."""
-        return False
+    kronecker: bool = False
+    shared: bool = False
 
     def __repr__(self) -> str:
         return described(self)
@@ -62,13 +54,7 @@ class ErrorModel:
 class NoError(ErrorModel):
     """The estimate is taken for the truth. The Gram matrix is then the same for all problems."""
 
-    @property
-    def kronecker(self) -> bool:
-        return True
-
-    @property
-    def shared(self) -> bool:
-        return True
+    kronecker = shared = True
 
     def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
         return np.zeros((1, 1, 1))
@@ -98,7 +84,7 @@ class BoundError(ErrorModel):
     2 (U' Sigma_cc U + U'' Sigma_c'c' U') takes its place.
     """
 
-    bounds: np.ndarray
+    shared = True
 
     def __init__(self, U: Any, U_prime: Any = None) -> None:
         given = {"U": U} if U_prime is None else {"U": U, "U_prime": U_prime}
@@ -113,12 +99,8 @@ class BoundError(ErrorModel):
         self.bounds = np.stack(list(arrays.values()))
 
     @property
-    def kronecker(self) -> bool:
+    def kronecker(self) -> bool:  # type: ignore[override]
         return self.bounds.ndim == 1
-
-    @property
-    def shared(self) -> bool:
-        return True
 
     def check(self, order: int, dimension: int) -> None:
         if len(self.bounds) != order:
@@ -146,18 +128,14 @@ class FoundBounds(ErrorModel):
 
 def _noise_within(bounds: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     """Eq. 10 (R, B, B) from bounds (R, n, B, B) and covariances (R, n, B, n, B)."""
-    count = bounds.shape[1]
-    pairs = [(m, n) for m in range(count) for n in range(count)]
-    terms = {
-        (m, n): transposed(bounds[:, m]) @ sigma[:, m, :, n] @ bounds[:, n] for m, n in pairs
-    }  # U_m' Sigma_mn U_n
-    own = np.sum([terms[m, m] for m in range(count)], axis=0)
-    printed = np.sum([terms[m, n] if m == n else np.abs(terms[m, n]) for m, n in pairs], axis=0)
+    # U_m' Sigma_mn U_n
+    terms = transposed(bounds)[:, :, None] @ np.swapaxes(sigma, 2, 3) @ bounds[:, None]
+    own, sizes = (np.einsum("rmmij->rij", x) for x in (terms, np.abs(terms)))
+    printed = own - sizes + np.abs(terms).sum(axis=(1, 2))
     printed = 0.5 * (printed + transposed(printed))
-    definite = np.zeros(len(printed), dtype=np.bool_)
-    finite = np.isfinite(printed).all(axis=(-2, -1))
-    definite[finite] = np.linalg.eigvalsh(printed[finite])[:, 0] >= 0.0
-    return np.where(definite[:, None, None], printed, count * own)
+    finite = np.nan_to_num(printed, posinf=0.0, neginf=0.0)
+    definite = np.linalg.eigvalsh(finite)[:, 0, None, None] >= 0.0
+    return np.where(definite, printed, bounds.shape[1] * own)
 
 
 class Linearised(ErrorModel):

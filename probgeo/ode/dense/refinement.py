@@ -1,0 +1,112 @@
+"""Iterative refinement of the evaluations (Sec. 3.3.1), damped."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED
+from probgeo.ode.dense.error_models import ErrorModel, Linearised
+from probgeo.ode.dense.gram import Observations, Regression, members_of
+
+
+class Refined(NamedTuple):
+    """The best iterates (P, ...), their relative residuals (P,), how they ended and after how many
+    sweeps."""
+
+    x: np.ndarray
+    residual: np.ndarray
+    status: np.ndarray
+    sweeps: np.ndarray
+
+
+def refine(
+    regression: Regression,
+    model: ErrorModel,
+    guess: np.ndarray | None,
+    sweeps: int,
+    tolerance: float,
+) -> tuple[Observations, np.ndarray, Refined]:
+    """The recursion, and sweeps after it: observations, their Gram matrix, and how they ended.
+
+    Sweeps evaluate f again at the posterior mean. With a linearised model that is a Gauss-Newton
+    step of the states; else the Gram matrix is fixed, and the evaluations are what is iterated.
+    """
+    observations, L = regression.sweep(model, guess)
+    newton = isinstance(model, Linearised)
+
+    def residual(
+        part: Regression, x: np.ndarray, members: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """By how much f is missed, and f, both (P, N, D)."""
+        if newton:
+            values = part.evaluate(x)
+            return x[:, :, -1] - values, values
+        seen = observations.take(members)._replace(values=x)
+        values = part.evaluate(part.states(seen, members_of(L, members)))
+        return x - values, values
+
+    def sweep(x: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        part = regression.take(members)
+        missed, proposal = residual(part, x, members)
+        size = relative_size(part, missed, proposal)
+        if newton:
+            seen = part.observe(model, x)
+            proposal = part.states(seen, part.factor(seen))
+        return size, proposal
+
+    start = regression.states(observations, L) if newton else observations.values
+    if guess is None:  # the recursion can run away where the straight line does not
+        line = regression.prior_mean if newton else regression.evaluate(regression.prior_mean)
+        everyone = np.arange(len(start))
+        of_start, of_line = (
+            np.sum(residual(regression, x, everyone)[0] ** 2, axis=(1, 2)) for x in (start, line)
+        )
+        start[~(of_start <= of_line)] = line[~(of_start <= of_line)]  # also for NaN
+    refined = damped_sweeps(sweep, start, sweeps, tolerance)
+    if newton:
+        observations = regression.observe(model, refined.x)
+        return observations, regression.factor(observations), refined
+    return observations._replace(values=refined.x), L, refined
+
+
+def relative_size(regression: Regression, residual: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Size (P,) of residuals (P, N, D) against that of f and of the slope of the straight line."""
+    slope = regression.prior_mean[:, :, 1]
+    sizes = [np.sqrt(np.mean(x**2, axis=(1, 2))) for x in (residual, values, slope)]
+    return sizes[0] / np.maximum(sizes[1] + sizes[2], np.finfo(float).tiny)
+
+
+def damped_sweeps(
+    sweep: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
+    x: np.ndarray,
+    sweeps: int,
+    tolerance: float,
+) -> Refined:
+    """Iterate x (P, ...) towards the proposals of `sweep(x, members) -> (residual, proposal)`.
+
+    A step is kept only if the residual falls, and halved otherwise; every member has its own. Only
+    members that are not done yet are swept.
+    """
+    x = x.copy()
+    residual, proposal = sweep(x, np.arange(len(x)))
+    step, count = np.ones(len(x)), np.zeros(len(x), dtype=np.int64)
+    smallest = np.finfo(float).eps ** 0.25  # halved fourteen times
+    while True:
+        going_on = (residual > tolerance) & (step > smallest) & (count < sweeps)
+        members = np.flatnonzero(going_on)  # not those with NaN
+        if not members.size:
+            break
+        share = step[members].reshape(-1, *[1] * (x.ndim - 1))
+        trial = x[members] + share * (proposal[members] - x[members])
+        new_residual, new_proposal = sweep(trial, members)
+        better = new_residual < residual[members]  # false for NaN
+        kept = members[better]
+        x[kept], residual[kept] = trial[better], new_residual[better]
+        proposal[kept] = new_proposal[better]
+        step[members] = np.where(better, np.minimum(1.0, 2.0 * step[members]), 0.5 * step[members])
+        count[members] += 1
+    status = np.where(step > smallest, OUT_OF_SWEEPS, STALLED)
+    status = np.where(residual <= tolerance, OK, status)
+    status = np.where(np.isfinite(residual), status, NOT_FINITE)
+    return Refined(x, residual, status, count)
