@@ -12,7 +12,7 @@ from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from probgeo import plot
+from probgeo import kernels, plot, solvers
 
 T = TypeVar("T")
 Verdict = Literal["agrees", "partly", "disagrees", "not tested"]
@@ -66,7 +66,10 @@ class Settings:
 
 
 class Progress:
-    """A bar over the steps of one experiment; this one shows nothing."""
+    """What is told of one experiment, by its label, while it runs: here nothing."""
+
+    def __init__(self, label: str = "") -> None:
+        self.label = label
 
     def over(self, steps: Iterable[T], what: str) -> Iterable[T]:
         """The steps, counted."""
@@ -74,6 +77,9 @@ class Progress:
 
     def say(self, what: str) -> None:
         """What is being done now."""
+
+    def close(self, how: str) -> None:
+        """It is over."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,14 @@ class Outcome:
     movies: dict[str, Callable[[Path], None]] = field(default_factory=dict)
 
 
+def paper_solver(
+    X: np.ndarray, lengthscale: float = 0.25, n_points: int = 20, refinements: int = 50
+) -> solvers.Dense:
+    """The solver of the paper as it is used there: V from the ends, shaped by the data."""
+    kernel = kernels.SquaredExponential(lengthscale)
+    return solvers.Dense(kernel, n_points, refinements=refinements, V="ends", S=np.cov(X.T))
+
+
 def cpu_seconds(function: Callable, *args: Any) -> float:
     """What a call costs, all threads together."""
     start = time.process_time()
@@ -118,12 +132,9 @@ def draw_classical(ax: Axes, solutions: Iterable[Any]) -> None:
 
 def explain_curves(ax: Axes, where: Any) -> None:
     """A legend of means, samples and SciPy."""
-    lines: dict[str, Any] = {"mean": "-", "samples": "-", "SciPy": "--"}
-    handles = [
-        plt.Line2D([], [], linestyle=style, color=plot.COLOURS.get(name, SCIPY), label=name)
-        for name, style in lines.items()
-    ]
-    ax.legend(handles=handles, loc=where, frameon=False)
+    for name, style in (("mean", "-"), ("samples", "-"), ("SciPy", "--")):
+        ax.plot([], [], style, color=plot.COLOURS.get(name, SCIPY), label=name)
+    ax.legend(loc=where, frameon=False)
 
 
 def movie(

@@ -17,10 +17,11 @@ from matplotlib.axes import Axes
 
 from probgeo import Manifold, data, kernels, metrics, plot, solvers
 from probgeo.gaussian import covariance_factor
+from probgeo.ode.kernels import Pinned
 from probgeo.paper.classical import NumpyMetric, shortest
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, movie
+from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, movie, paper_solver
 
-KERNEL = kernels.SquaredExponential(0.4)
+LENGTHSCALE = 0.4
 ANGLES = np.deg2rad([155, 25])
 ENDS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
 TIMES = np.linspace(0.0, 1.0, 200)
@@ -34,7 +35,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     numbers, nodes = settings.choose(whole, whole, ((16,), (16,)))
     solved: dict[str, list] = {"paper": [], "default": []}
     for N, n in progress.over(list(zip(numbers, nodes, strict=True)), "evaluations"):
-        dense = solvers.Dense(KERNEL, N, refinements=50, V="ends", S=np.cov(X.T))
+        dense = paper_solver(X, LENGTHSCALE, N)
         solved["paper"].append(Manifold(metric, dense).geodesic(*ENDS))
         solved["default"].append(Manifold(metric, solvers.Markov(n_points=n)).geodesic(*ENDS))
     own = Manifold(metric).geodesic(*ENDS)
@@ -52,37 +53,34 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     )
     _frame(axes[0, 0], X, "paper's solver, N = 0")
     _draw_bridge(axes[0, 0], prior[0])
-    for N, ax, c in zip(numbers, axes[0, 1:], solved["paper"], strict=True):
-        _frame(ax, X, f"N = {N}")
+    titles = [f"N = {N}" for N in numbers]
+    titles += [f"N = {N}" for N in nodes] + [f"N = {own.nodes.size}, its own choice"]
+    titles[columns - 1] = f"default solver, {titles[columns - 1]}"
+    curves = [*solved["paper"], *solved["default"], own]
+    for title, ax, c in zip(titles, axes.flat[1:], curves, strict=True):
+        _frame(ax, X, title)
         plot.curve(c, ax, n_samples=settings.samples)
-    for N, ax, c in zip(nodes, axes[1], solved["default"], strict=False):
-        _frame(ax, X, f"default solver, N = {N}" if ax is axes[1, 0] else f"N = {N}")
-        plot.curve(c, ax, n_samples=settings.samples)
-    _frame(axes[1, -1], X, f"N = {own.nodes.size}, its own choice")
-    plot.curve(own, axes[1, -1], n_samples=settings.samples)
     for ax in axes[-1]:
         ax.set_xlabel("$x_1$")
     for ax in axes[:, 0]:
         ax.set_ylabel("$x_2$")
 
     falls = errors["paper"][-1] < errors["paper"][0] and stds["paper"][-1] < stds["paper"][0]
-    claims = [
-        Claim(
-            "The posterior gathers around the geodesic as evaluations are added.",
-            f"largest error, N = {numbers[0]} to {numbers[-1]}: paper's solver "
-            f"{errors['paper'][0]:.2g} to {errors['paper'][-1]:.2g}, its standard deviation "
-            f"{stds['paper'][0]:.2g} to {stds['paper'][-1]:.2g}; default solver "
-            f"{errors['default'][0]:.2g} to {errors['default'][-1]:.2g}",
-            "agrees" if falls or len(numbers) == 1 else "disagrees",
-            "The default solver estimates its error, and its bars follow; the paper's are set "
-            "before any evaluation, and stay wide.",
-        )
-    ]
+    claim = Claim(
+        "The posterior gathers around the geodesic as evaluations are added.",
+        f"largest error, N = {numbers[0]} to {numbers[-1]}: paper's solver "
+        f"{errors['paper'][0]:.2g} to {errors['paper'][-1]:.2g}, its standard deviation "
+        f"{stds['paper'][0]:.2g} to {stds['paper'][-1]:.2g}; default solver "
+        f"{errors['default'][0]:.2g} to {errors['default'][-1]:.2g}",
+        "agrees" if falls or len(numbers) == 1 else "disagrees",
+        "The default solver estimates its error, and its bars follow; the paper's are set "
+        "before any evaluation, and stay wide.",
+    )
     stages = [prior, *(_stage(c, settings) for c in solved["paper"])]
-    titles = [f"N = {N}" for N in (0, *numbers)]
+    stills = [f"N = {N}" for N in (0, *numbers)]
     return Outcome(
         figures={"fig1": figure},
-        movies={"fig1_animated": _movie(X, stages, titles, settings.choose(16, 16, 2))},
+        movies={"fig1_animated": _movie(X, stages, stills, settings.choose(16, 16, 2))},
         numbers={
             "N": {"paper": list(numbers), "default": list(nodes)},
             "largest_error": errors,
@@ -99,7 +97,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "most 50 refinements",
             "reference": "SciPy's solve_bvp at 1e-8, from our curve",
         },
-        claims=claims,
+        claims=[claim],
     )
 
 
@@ -124,14 +122,8 @@ def _bridge(X: np.ndarray, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     S = np.cov(X.T)
     apart = ENDS[1] - ENDS[0]
     V = (apart @ np.linalg.solve(S, apart)) * S
-    ends = np.array([0.0, 1.0])
-
-    def k(s: np.ndarray, t: np.ndarray) -> np.ndarray:
-        return KERNEL(s[:, None], t)
-
-    cross = k(TIMES, ends)
-    K = k(TIMES, TIMES) - cross @ np.linalg.solve(k(ends, ends), cross.T)
-    L = covariance_factor(K)
+    kernel = Pinned(kernels.SquaredExponential(LENGTHSCALE), ((0.0, 0), (1.0, 0)))
+    L = covariance_factor(kernel(TIMES[:, None], TIMES[None, :]))
     noise = settings.rng.normal(size=(2, settings.samples, len(TIMES), 2))
     line = ENDS[0] + TIMES[:, None] * apart
     draws = line + np.einsum("st,knti,ji->knsj", L, noise, np.linalg.cholesky(V))

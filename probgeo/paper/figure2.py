@@ -9,8 +9,7 @@ which classical solvers cannot take.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from probgeo import Gaussian, Geodesic, Manifold, data, metrics, plot, solvers
-from probgeo.ode import kernels
+from probgeo import Gaussian, Geodesic, Manifold, data, metrics, plot
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, length_of
 from probgeo.paper.experiment import (
     TIMES,
@@ -20,6 +19,7 @@ from probgeo.paper.experiment import (
     Settings,
     draw_classical,
     explain_curves,
+    paper_solver,
 )
 
 # ends of the curves; the last of them is uncertain
@@ -32,13 +32,9 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     X = data.two_moons(200, noise=0.1, seed=settings.seed)
     metric = metrics.from_mixture(X, 6, rho=0.3, regularisation=0.02, seed=settings.seed)
     ends = Gaussian(TO, np.concatenate([np.zeros((4, 2, 2)), SPREAD[None]]))
-    paper = solvers.Dense(
-        kernels.SquaredExponential(0.25), 20, refinements=50, V="ends", S=np.cov(X.T)
-    )
     solved = {}
-    for name, solver in progress.over(
-        [("paper's solver", paper), ("default solver", None)], "solver"
-    ):
+    of_both = [("paper's solver", paper_solver(X)), ("default solver", None)]
+    for name, solver in progress.over(of_both, "solver"):
         solved[name] = Manifold(metric, solver).geodesic(FROM, ends, progress=False)
     plain = NumpyMetric(metric)
     tolerance = settings.tolerance

@@ -25,13 +25,9 @@ from probgeo.paper.experiment import (
     Settings,
     Verdict,
     cpu_seconds,
-)
-from probgeo.paper.ones import (
-    LEARNED,
-    SETTINGS,
     paper_solver,
-    principal_components,
 )
+from probgeo.paper.ones import LEARNED, SETTINGS, principal_components
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:
@@ -53,27 +49,16 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         ("scipy", "SciPy", "^--", SCIPY),
     )
     for name, label, style, colour in series:
-        shown = [(row["D"], row[name]) for row in rows if name in row]
-        ax.plot(
-            [D for D, _ in shown],
-            [found["seconds"] for _, found in shown],
-            style,
-            color=colour,
-            label=label,
-            markersize=4,
-        )
-        for D, found in shown:
-            if found.get("extrapolated"):
-                ax.plot(D, found["seconds"], style[0], color="white", mec=colour, markersize=4)
+        shown = {row["D"]: row[name] for row in rows if name in row}
+        seconds = [found["seconds"] for found in shown.values()]
+        ax.plot(list(shown), seconds, style, color=colour, label=label, markersize=4)
+        for D, found in shown.items():
+            at = (D, found["seconds"])
+            if found["extrapolated"]:
+                ax.plot(*at, style[0], color="white", mec=colour, markersize=4)
             if found["lost"]:
-                ax.annotate(
-                    f"{100 * found['lost']:.0f} %",
-                    (D, found["seconds"]),
-                    textcoords="offset points",
-                    xytext=(4, -8),
-                    fontsize=6,
-                    color=colour,
-                )
+                beside: Any = {"textcoords": "offset points", "xytext": (4, -8), "fontsize": 6}
+                ax.annotate(f"{100 * found['lost']:.0f} %", at, color=colour, **beside)
     ticks = [row["D"] for row in rows]
     ax.set(xscale="log", yscale="log", xlabel="dimensions $D$", ylabel="CPU seconds")
     ax.set_xticks(ticks, [str(D) for D in ticks], minor=False)

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from probgeo import FrechetMean, Geodesic, Manifold, PrincipalGeodesics, data, metrics, solvers
+from probgeo import FrechetMean, Geodesic, Manifold, PrincipalGeodesics, data, metrics
 from probgeo.metrics import LocalMetrics
-from probgeo.ode import kernels
 from probgeo.paper.classical import NumpyMetric
-from probgeo.paper.experiment import Settings
+from probgeo.paper.experiment import Settings, paper_solver
 
 # with rho = 1 and less regularisation the paper's solver would flag half of its curves
 LEARNED: Any = {"n_components": 5, "rho": 0.5, "regularisation": 0.01}
@@ -29,12 +28,6 @@ def principal_components(vectors: np.ndarray, count: int) -> np.ndarray:
     centred = vectors - vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     return centred @ axes[:count].T
-
-
-def paper_solver(X: np.ndarray) -> solvers.Dense:
-    return solvers.Dense(
-        kernels.SquaredExponential(0.25), 20, refinements=50, V="ends", S=np.cov(X.T)
-    )
 
 
 @dataclass(frozen=True, eq=False)

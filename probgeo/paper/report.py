@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +20,6 @@ PAPER = (
     "P. Hennig and S. Hauberg: Probabilistic Solutions to Differential Equations and their "
     "Application to Riemannian Statistics. AISTATS 2014"
 )
-
-# the colours of verdicts are of Okabe and Ito, darkened for contrast
-STYLE = """
-:root { color-scheme: light; }
-body { font: 1rem/1.5 Georgia, "Times New Roman", serif; color: #1a1a1a; background: #fff;
-  max-width: 52rem; margin: 0 auto; padding: 1rem; }
-h1, h2, h3, th, nav, summary, .run, .verdict {
-  font-family: system-ui, Helvetica, Arial, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.2; }
-h2 { font-size: 1.2rem; line-height: 1.3; margin: 2.5rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.2rem 0 .2rem; }
-a { color: #00507d; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0;
-  border-bottom: 1px solid #ccc; overflow-wrap: anywhere; }
-.claims th { border-bottom: 2px solid #1a1a1a; }
-.settings th, .numbers th { font-weight: 600; width: 28%; }
-.numbers td { font-variant-numeric: tabular-nums; }
-.claims th:last-child { width: 7.5rem; }
-.why { display: block; color: #555; margin-top: .2rem; }
-.verdict { white-space: nowrap; font-weight: 600; }
-.number { white-space: nowrap; }
-.agrees { color: #00507d; } .partly { color: #7a5200; }
-.disagrees { color: #a33c00; } .not-tested { color: #555; }
-figure { margin: 1rem 0; }
-img { display: block; max-width: 100%; height: auto; }
-.run { font-size: .85rem; color: #444; }
-.note, .error { border-left: .3rem solid; padding: .4rem .8rem; }
-.note { border-color: #7a5200; background: #fff7e6; }
-.error { border-color: #a33c00; background: #fdf0ea; }
-pre { overflow-x: auto; font-size: .8rem; }
-details { margin: .6rem 0; }
-summary { cursor: pointer; font-size: .9rem; }
-@media (max-width: 36rem) {
-  .claims thead { display: none; }
-  .claims tr { display: block; border-bottom: 1px solid #888; padding: .5rem 0; }
-  .claims td { display: block; border: 0; padding: .1rem 0; }
-  .claims td::before { content: attr(data-label) ": "; font-weight: 600; }
-}
-@media print {
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  figure, tr { break-inside: avoid; }
-  h2, h3 { break-after: avoid; }
-  details:not([open]), nav { display: none; }
-}
-"""
 
 
 def write_report(folder: Path, records: Records) -> None:
@@ -171,13 +126,15 @@ def _is_small(record: Record) -> bool:
 def _page(folder: Path, records: Records) -> str:
     ordered = in_order(records)
     sections = "\n".join(_section(folder, name, record) for name, record in ordered.items())
+    style = files("probgeo.paper").joinpath("report.css").read_text(encoding="utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Hennig and Hauberg (2014), reproduced by probgeo</title>
-<style>{STYLE}</style>
+<style>
+{style}</style>
 </head>
 <body>
 <header>
@@ -223,7 +180,9 @@ def _unfinished(records: Records) -> str:
 
 
 def _claims(records: Records) -> str:
-    claims = [(name, claim) for name, record in records.items() for claim in _claims_of(record)]
+    claims = [
+        (name, claim) for name, record in records.items() for claim in record.get("claims", [])
+    ]
     if not claims:
         return '<h2 id="claims">Claims</h2>\n<p>No experiment has measured a claim yet.</p>'
     rows = "\n".join(_claim(name, records[name]["title"], claim) for name, claim in claims)
@@ -263,7 +222,7 @@ def _section(folder: Path, name: str, record: Record) -> str:
     return f"""<section id="{name}">
 <h2>{escape(record["title"])}</h2>
 {body}
-{_table("Settings", "settings", record.get("settings", {}))}
+{_settings(record.get("settings", {}))}
 {_numbers(record.get("numbers", {}))}
 <p class="run">{size}{duration(record["seconds"])}, seed {escape(str(record["seed"]))}</p>
 </section>"""
@@ -289,19 +248,18 @@ def _error(record: Record) -> str:
 
 
 def _numbers(numbers: dict[str, Any]) -> str:
-    table = _table("", "numbers", dict(_flat(numbers)))
-    return f"<details><summary>All numbers</summary>\n{table}\n</details>" if table else ""
-
-
-def _table(title: str, kind: str, content: dict[str, Any]) -> str:
-    if not content:
+    if not numbers:
         return ""
+    listed = escape(json.dumps(plain(numbers), indent=1))
+    return f"<details><summary>All numbers</summary>\n<pre>{listed}</pre>\n</details>"
+
+
+def _settings(settings: dict[str, Any]) -> str:
     rows = "\n".join(
-        f'<tr><th scope="row">{escape(key)}</th><td>{escape(_value(value))}</td></tr>'
-        for key, value in content.items()
+        f'<tr><th scope="row">{escape(key)}</th><td>{escape(str(value))}</td></tr>'
+        for key, value in settings.items()
     )
-    heading = f"<h3>{escape(title)}</h3>\n" if title else ""
-    return f'{heading}<table class="{kind}">\n{rows}\n</table>'
+    return f'<h3>Settings</h3>\n<table class="settings">\n{rows}\n</table>' if rows else ""
 
 
 def _not_run(records: Records) -> str:
@@ -330,42 +288,3 @@ def _prose(text: str) -> str:
     '&lt;<span class="number">1e-09</span>'
     """
     return re.sub(r"\d[\d.]*(e[+-]\d+| %)", r'<span class="number">\g<0></span>', escape(text))
-
-
-def _claims_of(record: Record) -> list[dict[str, str]]:
-    return record.get("claims", [])
-
-
-# --- values -------------------------------------------------------------------------------------
-
-
-def _flat(content: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Nested dictionaries, and lists of them, as one table."""
-    if isinstance(content, dict):
-        items: Iterable[tuple[Any, Any]] = content.items()
-    elif isinstance(content, list) and any(isinstance(value, dict) for value in content):
-        items = enumerate(content, start=1)
-    else:
-        yield " / ".join(before), content
-        return
-    for key, value in items:
-        yield from _flat(value, (*before, str(key)))
-
-
-def _value(value: Any, most: int = 12) -> str:
-    """For people; at most so many entries of a long list.
-
-    >>> _value([0.123456, True, None]), _value([[1, 2], [3, 4]]), _value(1e-9)
-    ('0.1235, yes, none', '(1, 2), (3, 4)', '1e-09')
-    """
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        parts = [f"({_value(v)})" if isinstance(v, list) else _value(v) for v in value[:most]]
-        rest = [f"… ({len(value)} in all)"] if len(value) > most else []
-        return ", ".join([*parts, *rest])
-    return str(value)

@@ -82,26 +82,17 @@ def reproduce(
         for name in EXPERIMENTS
         if (not names or name in names) and (again or _finished(folder, name, settings) is None)
     }
-    groups = [[name for name in group if name in left] for group in GROUPS]
-    count = min((2 if quick else 1) if jobs is None else jobs, sum(map(bool, groups)))
+    groups = [group for every in GROUPS if (group := [name for name in every if name in left])]
+    count = min((2 if quick else 1) if jobs is None else jobs, len(groups))
     alone = count <= 1 and sys.stderr.isatty()
-    shown = (Bar if alone else Lines) if progress else Silent
+    shown = (Bar if alone else Lines) if progress else Progress
     order = [name for group in groups for name in group]
     labels = {name: f"{name} ({k} of {len(order)})" for k, name in enumerate(order, start=1)}
-    tasks = [
-        (folder, {name: labels[name] for name in group}, settings, shown)
-        for group in groups
-        if group
-    ]
+    tasks = [(folder, {name: labels[name] for name in group}, settings, shown) for group in groups]
     start = time.perf_counter()
-    if count > 1:
-        for _ in _in_processes(tasks, count):
-            write_report(folder, collected(folder))
-    else:
-        for task in tasks:
-            _run_group(task)
-            write_report(folder, collected(folder))
     write_report(folder, collected(folder))
+    for _ in _in_processes(tasks, count) if count > 1 else map(_run_group, tasks):
+        write_report(folder, collected(folder))
     if progress and tasks:
         tqdm.write(f"{len(order)} done in {time.perf_counter() - start:.0f} s", file=sys.stderr)
     return collected(folder)
@@ -117,7 +108,7 @@ def module_of(name: str) -> Any:
     return import_module(f"probgeo.paper.{EXPERIMENTS[name]}")
 
 
-Task = tuple[Path, dict[str, str], Settings, type["Silent"]]  # names, and what to call them
+Task = tuple[Path, dict[str, str], Settings, type[Progress]]  # names, and what to call them
 
 
 def _in_processes(tasks: list[Task], count: int) -> Iterator[None]:
@@ -152,7 +143,7 @@ def _run_group(task: Task) -> None:
         _run(folder, name, settings, shown(label))
 
 
-def _run(folder: Path, name: str, settings: Settings, bar: "Silent") -> None:
+def _run(folder: Path, name: str, settings: Settings, bar: Progress) -> None:
     import matplotlib as mpl
     from matplotlib import pyplot as plt
 
@@ -234,17 +225,7 @@ def title_and_caption(module: Any) -> tuple[str, str]:
     return title.rstrip("."), caption.strip()
 
 
-class Silent(Progress):
-    """Of one experiment, by its label; shows nothing."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-
-    def close(self, how: str) -> None:
-        """It is over."""
-
-
-class Lines(Silent):
+class Lines(Progress):
     """A line at the beginning, and one at the end: for several processes, or a file."""
 
     def __init__(self, label: str) -> None:
@@ -258,12 +239,12 @@ class Lines(Silent):
         tqdm.write(f"{self.label}: {what}", file=sys.stderr)
 
 
-class Bar(Silent):
+class Bar(Progress):
     """One line in the terminal, that says what is being done."""
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
-        self.bar = tqdm(desc=label, bar_format="{desc} [{elapsed}]", leave=True)
+        self.bar = tqdm(desc=label, bar_format="{desc} [{elapsed}]")
 
     def over(self, steps: Iterable[T], what: str) -> Iterable[T]:
         items = list(steps)
