@@ -85,16 +85,15 @@ def curve(
     colour = COLOURS["mean"] if colour is None else colour
     t0, t1 = np.asarray(curve.t_span)
     t = np.linspace(t0, t1, n_times)
-    # of the whole batch at once: anything else would be compiled anew for single members
-    means, converged = np.asarray(curve.mean(t)), np.asarray(curve.converged)
-    stds = np.asarray(curve.std(t)) if band and not in_plane else None
-    samples: Any = np.asarray(curve.sample(seed, n_samples, t)) if n_samples else ()
+    means, converged = curve.mean(t), np.asarray(curve.converged)
+    stds = curve.std(t) if band and not in_plane else None
+    samples: Any = curve.sample(seed, n_samples, t) if n_samples else ()
     thin: dict[str, Any] = {"color": COLOURS["samples"], "linewidth": 0.5, "alpha": 0.7}
     rim: dict[str, Any] = {"markersize": 3, "markeredgecolor": colour, "markeredgewidth": 0.5}
 
     def points(times: np.ndarray, values: Any) -> tuple[np.ndarray, ...]:
         """What to plot: the two coordinates of the path, or time and the component."""
-        columns = tuple(np.asarray(values)[..., i] for i in shown)
+        columns = tuple(values[..., i] for i in shown)
         return columns if in_plane else (times, *columns)
 
     for index in np.ndindex(curve.batch_shape):
@@ -110,8 +109,7 @@ def curve(
         label = None  # one entry in the legend for the whole batch
         if nodes:
             member = curve[index] if index else curve
-            times = np.asarray(member.nodes)
-            at = points(times, member.mean(times))
+            at = points(member.nodes, member.mean(member.nodes))
             ax.plot(*at, "o", color=COLOURS["nodes"], **rim, zorder=4)
     return ax
 
@@ -139,14 +137,8 @@ def ellipse(
     if not n_std > 0:
         raise ValueError(f"n_std must be positive, got {n_std}")
     ax = _axes(ax, ("$y_1$", "$y_2$"))
-    angle = np.linspace(0.0, 2 * np.pi, 101)
-    circle = n_std * np.stack([np.cos(angle), np.sin(angle)])
-    means = np.asarray(gaussian.mean).reshape(-1, 2, 1)
-    outlines = means + np.asarray(covariance_factor(gaussian.cov)).reshape(-1, 2, 2) @ circle
     colour = COLOURS["ends"] if colour is None else colour
-    for x, y in outlines:
-        ax.plot(x, y, color=colour, linewidth=1.0, zorder=5, label=label)
-        label = None
+    _outline(gaussian, ax, n_std, color=colour, label=label)
     return ax
 
 
@@ -170,13 +162,9 @@ def geodesics(
     >>> len(ax.lines)  # two means, two pairs of ends
     4
     """
-    _check_plane(geodesics.dimension)
-    ax = _axes(ax, ("$x_1$", "$x_2$"))
-    if data is not None:
-        points(data, ax)
+    ax = _plane(geodesics.dimension, ax, data)
     curve(geodesics, ax, n_samples=n_samples, seed=seed, nodes=False, label=label, colour=colour)
-    ends = np.asarray(geodesics.mean(geodesics.t_span)).reshape(-1, 2, 2)
-    for pair in ends:
+    for pair in geodesics.mean(geodesics.t_span).reshape(-1, 2, 2):
         ax.plot(*pair.T, "o", color=COLOURS["ends"], markersize=3, zorder=5)
     return ax
 
@@ -235,15 +223,8 @@ def metric(
         tensors = _tensors(function, left, right, bottom, top, resolution)
         sign, log_volume = np.linalg.slogdet(tensors)
         image = np.where(sign > 0, 0.5 * log_volume, np.nan).reshape(resolution, resolution)
-        ax.imshow(
-            image,
-            origin="lower",
-            extent=(left, right, bottom, top),
-            cmap="Greys",
-            alpha=0.6,
-            aspect="auto",
-            zorder=0,
-        )
+        look: Any = {"cmap": "Greys", "alpha": 0.6, "aspect": "auto", "zorder": 0}
+        ax.imshow(image, origin="lower", extent=(left, right, bottom, top), **look)
     if ellipses:
         _ellipses(function, (left, right, bottom, top), ellipses, ax)
     if data is not None:
@@ -261,23 +242,12 @@ def mean(
 
     The solid one is numerical, the dashed one statistical; the first may be too small to be seen.
     """
-    centre = getattr(estimator, "median_", None) or estimator.mean_
-    _check_plane(centre.mean.shape[-1])
-    ax = _axes(ax, ("$x_1$", "$x_2$"))
-    if data is not None:
-        points(data, ax)
-    ax.plot(
-        *np.asarray(centre.mean), "D", color=COLOURS["mean"], markersize=5, zorder=6, label=label
-    )
-    ellipse(centre, ax, colour=COLOURS["mean"])
-    before = len(ax.lines)
-    ellipse(
-        Gaussian.unchecked(centre.mean, np.asarray(estimator.statistical_cov_)),
-        ax,
-        colour=COLOURS["mean"],
-    )
-    for line in ax.lines[before:]:
-        line.set_linestyle("--")
+    centre, colour = getattr(estimator, "median_", None) or estimator.mean_, COLOURS["mean"]
+    ax = _plane(centre.mean.shape[-1], ax, data)
+    ax.plot(*centre.mean, "D", color=colour, markersize=5, zorder=6, label=label)
+    ellipse(centre, ax, colour=colour)
+    statistical = Gaussian.unchecked(centre.mean, estimator.statistical_cov_)
+    _outline(statistical, ax, color=colour, linestyle="--")
     return ax
 
 
@@ -294,10 +264,7 @@ def principal_geodesics(
 
     Samples show what is unknown of mean, direction and curve.
     """
-    _check_plane(len(pga.mean_.mean))
-    ax = _axes(ax, ("$x_1$", "$x_2$"))
-    if data is not None:
-        points(data, ax)
+    ax = _plane(len(pga.mean_.mean), ax, data)
     for k, variance in enumerate(pga.explained_variance_):
         colour = (COLOURS["mean"], COLOURS["second"])[min(k, 1)]
         for reach in (-deviations, deviations):
@@ -310,7 +277,7 @@ def principal_geodesics(
                 colour=colour,
                 label=f"principal geodesic {k + 1}" if reach > 0 else None,
             )
-    ax.plot(*np.asarray(pga.mean_.mean), "D", color=COLOURS["ends"], markersize=5, zorder=6)
+    ax.plot(*pga.mean_.mean, "D", color=COLOURS["ends"], markersize=5, zorder=6)
     return ax
 
 
@@ -348,7 +315,7 @@ def mesh(
     order = np.argsort(corners.mean(axis=1) @ towards)  # far ones first
     order = order[normals[order] @ towards > 0]
     outlines = np.stack([corners @ right, corners @ up], axis=-1)[order] + np.asarray(shift)
-    shades = np.clip(light[order, None] * np.asarray(to_rgb(colour)), 0.0, 1.0)
+    shades = light[order, None] * np.asarray(to_rgb(colour))
     ax.add_collection(PolyCollection(list(outlines), facecolors=shades, edgecolors=shades))
     ax.autoscale_view()
     ax.set_aspect("equal")
@@ -361,9 +328,22 @@ VIEWS = {  # what is to the right, and what is towards the viewer
 }
 
 
-def _check_plane(dimension: int) -> None:
+def _plane(dimension: int, ax: "Axes | None", data: Any) -> "Axes":
+    """Axes for what is in the plane, with the data if there are any."""
     if dimension != 2:
         raise ValueError(f"only what is in the plane can be drawn like this, got D = {dimension}")
+    ax = _axes(ax, ("$x_1$", "$x_2$"))
+    return ax if data is None else points(data, ax)
+
+
+def _outline(gaussian: Gaussian, ax: "Axes", n_std: float = 2.0, **style: Any) -> None:
+    """Ellipses of some standard deviations, of which the first has the label."""
+    angle = np.linspace(0.0, 2 * np.pi, 101)
+    circle = n_std * np.stack([np.cos(angle), np.sin(angle)])
+    means = np.reshape(gaussian.mean, (-1, 2, 1))
+    for x, y in means + covariance_factor(gaussian.cov).reshape(-1, 2, 2) @ circle:
+        ax.plot(x, y, **{"linewidth": 1.0, "zorder": 5} | style)
+        style["label"] = None
 
 
 def _extent(
@@ -400,10 +380,7 @@ def _ellipses(function: Metric, extent: tuple, count: int, ax: "Axes") -> None:
     widest = np.sqrt(np.linalg.eigvalsh(shapes[usable])[:, -1].max()) if usable.any() else 1.0
     radius = 0.45 * min((right - left) / count, (top - bottom) / count) / widest
     balls = Gaussian.unchecked(centres[usable], shapes[usable])
-    before = len(ax.lines)
-    ellipse(balls, ax, n_std=radius, colour=COLOURS["second"])
-    for line in ax.lines[before:]:
-        line.set_linewidth(0.7)
+    _outline(balls, ax, radius, color=COLOURS["second"], linewidth=0.7)
 
 
 def _shown(dimension: int, component: int | None) -> tuple[int, ...]:

@@ -41,18 +41,6 @@ class Inputs(NamedTuple):
     leaves: tuple
 
 
-def traced_initial(f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any) -> Any:
-    """What `solve_ivp` returns for data or parameters that are not known yet."""
-    return _traced(f, t_span, data, solver, None, args, "initial", order=len(data))
-
-
-def traced_boundary(
-    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, guess: Any, args: Any
-) -> Any:
-    """What `solve_bvp` returns for data or parameters that are not known yet."""
-    return _traced(f, t_span, data, solver, guess, args, "boundary", order=2)
-
-
 @jax.tree_util.register_pytree_node_class
 class TracedCurve:
     """A posterior over curves inside a program of JAX: what it says are arrays of JAX.
@@ -156,29 +144,13 @@ class TracedCurve:
         cov = self.cov(t, t, (derivative, derivative))
         return Gaussian.unchecked(self.mean(t, derivative), cov)
 
-    @property
-    def status(self) -> jax.Array:
-        return self._diagnostic("status")
-
-    @property
-    def converged(self) -> jax.Array:
-        return self.status == OK
-
-    @property
-    def log_evidence(self) -> jax.Array:
-        return self._diagnostic("log_evidence")
-
-    @property
-    def n_evaluations(self) -> jax.Array:
-        return self._diagnostic("n_evaluations")
-
-    @property
-    def residual(self) -> jax.Array:
-        return self._diagnostic("residual")
-
-    @property
-    def scale(self) -> jax.Array:
-        return self._diagnostic("scale")
+    # the diagnostics of a `Curve`
+    status = property(lambda self: self._diagnostic("status"))
+    converged = property(lambda self: self.status == OK)
+    log_evidence = property(lambda self: self._diagnostic("log_evidence"))
+    n_evaluations = property(lambda self: self._diagnostic("n_evaluations"))
+    residual = property(lambda self: self._diagnostic("residual"))
+    scale = property(lambda self: self._diagnostic("scale"))
 
     def solved(self) -> Curve:
         """The `Curve`, outside of programs, where the numbers are known."""
@@ -229,7 +201,7 @@ def at_traced_times(curve: Curve) -> TracedCurve:
     return _KnownCurve(curve)
 
 
-def _traced(
+def traced(
     f: Callable,
     t_span: Any,
     data: dict[str, Any],
@@ -237,8 +209,9 @@ def _traced(
     guess: Any,
     args: Any,
     kind: Kind,
-    order: int,
-) -> TracedCurve:
+) -> Any:
+    """What `solve_ivp` and `solve_bvp` return for data or parameters that are not known yet."""
+    order = 2 if kind == "boundary" else len(data)
     gaussians = {name: as_data(name, value) for name, value in data.items()}
     *batch, D = common_shape({name: g.mean.shape for name, g in gaussians.items()})
     leaves, tree = jax.tree.flatten(args)

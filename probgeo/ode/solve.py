@@ -71,9 +71,9 @@ def solve_ivp(
     """
     data = _initial_data(y0, dy0, d2y0, d3y0)
     if _is_traced(data, args):
-        from probgeo.ode.inside_jax import traced_initial
+        from probgeo.ode.inside_jax import traced
 
-        return traced_initial(f, t_span, data, as_solver(solver), args)
+        return traced(f, t_span, data, as_solver(solver), None, args, "initial")
     return _solve(initial_value_problem(f, t_span, data, args), solver, None)
 
 
@@ -155,9 +155,10 @@ def solve_bvp(
             raise TypeError(
                 "conditions, parameters and order are not available inside JAX transformations"
             )
-        from probgeo.ode.inside_jax import traced_boundary
+        from probgeo.ode.inside_jax import traced
 
-        return traced_boundary(f, t_span, {"ya": ya, "yb": yb}, as_solver(solver), guess, args)
+        data = {"ya": ya, "yb": yb}
+        return traced(f, t_span, data, as_solver(solver), guess, args, "boundary")
     if not general:
         if ya is None or yb is None:
             raise TypeError("solve_bvp needs ya and yb, or conditions")
