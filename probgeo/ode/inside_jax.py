@@ -41,6 +41,18 @@ class Inputs(NamedTuple):
     leaves: tuple
 
 
+def traced_initial(f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any) -> Any:
+    """What `solve_ivp` returns for data or parameters that are not known yet."""
+    return _traced(f, t_span, data, solver, None, args, "initial", order=len(data))
+
+
+def traced_boundary(
+    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, guess: Any, args: Any
+) -> Any:
+    """What `solve_bvp` returns for data or parameters that are not known yet."""
+    return _traced(f, t_span, data, solver, guess, args, "boundary", order=2)
+
+
 @jax.tree_util.register_pytree_node_class
 class TracedCurve:
     """A posterior over curves inside a program of JAX: what it says are arrays of JAX.
@@ -201,7 +213,7 @@ def at_traced_times(curve: Curve) -> TracedCurve:
     return _KnownCurve(curve)
 
 
-def traced(
+def _traced(
     f: Callable,
     t_span: Any,
     data: dict[str, Any],
@@ -209,9 +221,8 @@ def traced(
     guess: Any,
     args: Any,
     kind: Kind,
-) -> Any:
-    """What `solve_ivp` and `solve_bvp` return for data or parameters that are not known yet."""
-    order = 2 if kind == "boundary" else len(data)
+    order: int,
+) -> TracedCurve:
     gaussians = {name: as_data(name, value) for name, value in data.items()}
     *batch, D = common_shape({name: g.mean.shape for name, g in gaussians.items()})
     leaves, tree = jax.tree.flatten(args)

@@ -71,9 +71,9 @@ def solve_ivp(
     """
     data = _initial_data(y0, dy0, d2y0, d3y0)
     if _is_traced(data, args):
-        from probgeo.ode.inside_jax import traced
+        from probgeo.ode.inside_jax import traced_initial
 
-        return traced(f, t_span, data, as_solver(solver), None, args, "initial")
+        return traced_initial(f, t_span, data, as_solver(solver), args)
     return _solve(initial_value_problem(f, t_span, data, args), solver, None)
 
 
@@ -155,10 +155,9 @@ def solve_bvp(
             raise TypeError(
                 "conditions, parameters and order are not available inside JAX transformations"
             )
-        from probgeo.ode.inside_jax import traced
+        from probgeo.ode.inside_jax import traced_boundary
 
-        data = {"ya": ya, "yb": yb}
-        return traced(f, t_span, data, as_solver(solver), guess, args, "boundary")
+        return traced_boundary(f, t_span, {"ya": ya, "yb": yb}, as_solver(solver), guess, args)
     if not general:
         if ya is None or yb is None:
             raise TypeError("solve_bvp needs ya and yb, or conditions")

@@ -61,12 +61,20 @@ class Settings:
         return quick if self.quick else full
 
     @property
+    def scipy(self) -> str:
+        """How SciPy's solver is used."""
+        return (
+            f"solve_bvp, tolerance {self.tolerance:.0e}, vectorised, from straight lines with 20 "
+            "nodes"
+        )
+
+    @property
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
 
 
 class Progress:
-    """What is told of one experiment, by its label, while it runs: here nothing."""
+    """Reports what an experiment is doing, under its label; this one keeps silent."""
 
     def __init__(self, label: str = "") -> None:
         self.label = label
@@ -84,7 +92,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, in our words, and what was measured of it."""
+    """What the paper says, in our words, and what was measured."""
 
     paper: str
     measured: str

@@ -62,8 +62,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         settings=SETTINGS
         | {
             "points": f"{len(found.X)}, of which the paper's solver has {len(found.few)}",
-            "SciPy": f"solve_bvp, tolerance {tolerance:.0e}, vectorised, from straight lines with "
-            f"20 nodes; mean by {settings.iterations} steps of Eq. 5",
+            "SciPy": f"{settings.scipy}; mean by {settings.iterations} steps of Eq. 5",
         },
         claims=[_claim(name, numbers[name]) for name in pgas],
     )

@@ -74,8 +74,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "metric": SETTINGS["metric"],
             "descent": f"{settings.iterations} iterations of Eq. 5, alpha = 1, from the point "
             "next to the average",
-            "SciPy": f"solve_bvp, tolerance {settings.tolerance:.0e}, vectorised, from straight "
-            f"lines with 20 nodes; a sample if it would take more than {patience:.0f} s",
+            "SciPy": f"{settings.scipy}; a sample if it would take more than {patience:.0f} s",
         },
         claims=[_claim(ratios)],
     )

@@ -9,11 +9,13 @@ unaffected by the length if nineteen of twenty curves take at most twice as long
 if that is less than with SciPy.
 """
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator
 
-from probgeo import Manifold
 from probgeo.paper.classical import by_solve_bvp
 from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, cpu_seconds
 from probgeo.paper.ones import SETTINGS, Ones, geodesics_from_mean, ones
@@ -25,11 +27,9 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     count = settings.choose(150, 30, 3)
     ends, plain = found.ends[:count], found.plain
     batched, alone = _our_seconds(found, ends, progress)
-    theirs = np.array(
-        [
-            cpu_seconds(by_solve_bvp, plain, found.mean, end, settings.tolerance)
-            for end in progress.over(ends, "SciPy")
-        ]
+    theirs = _each(
+        progress.over(ends, "SciPy"),
+        lambda end: by_solve_bvp(plain, found.mean, end, settings.tolerance),
     )
     lengths = geodesics_from_mean(settings)["default"].length.mean[:count]
 
@@ -57,25 +57,16 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "ms_in_batch": 1e3 * batched[name],
             "ratio_alone": float(theirs.mean() / alone[name].mean()),
             "ratio_in_batch": float(theirs.mean() / batched[name]),
-            "correlation_with_length": float(np.corrcoef(lengths, alone[name])[0, 1]),
-            "slow_over_median": _slow(alone[name]),
+            **_spread(lengths, alone[name]),
         }
         for name in alone
     }
+    scipy = {"ms": 1e3 * float(theirs.mean()), **_spread(lengths, theirs)}
     return Outcome(
         figures={"fig5": figure},
-        numbers=numbers
-        | {
-            "scipy": {
-                "ms": 1e3 * float(theirs.mean()),
-                "correlation_with_length": float(np.corrcoef(lengths, theirs)[0, 1]),
-                "slow_over_median": _slow(theirs),
-            },
-            "timed": count,
-            "in_batch": len(found.ends),
-        },
-        settings=SETTINGS | {"SciPy": f"solve_bvp, tolerance {settings.tolerance:.0e}, vectorised"},
-        claims=_claims(numbers, _slow(theirs)),
+        numbers=numbers | {"scipy": scipy, "timed": count, "in_batch": len(found.ends)},
+        settings=SETTINGS | {"SciPy": settings.scipy},
+        claims=_claims(numbers, scipy["slow_over_median"]),
     )
 
 
@@ -83,26 +74,24 @@ def _our_seconds(found: Ones, ends: np.ndarray, progress: Progress) -> tuple[dic
     """For one geodesic of a batch, and for those to the ends, each alone; by the solver."""
     batched, alone = {}, {}
     for name, manifold in found.manifolds.items():
-        _solved(manifold, found.mean, ends)  # loads what Numba has compiled
-        seconds = cpu_seconds(_solved, manifold, found.mean, found.ends)
-        batched[name] = seconds / len(found.ends)
-        _solved(manifold, found.mean, ends[0])
-        alone[name] = np.array(
-            [
-                cpu_seconds(_solved, manifold, found.mean, end)
-                for end in progress.over(ends, f"{name} solver")
-            ]
-        )
+        solve = partial(manifold.geodesic, found.mean, progress=False)
+        solve(ends)  # loads what Numba has compiled
+        batched[name] = cpu_seconds(solve, found.ends) / len(found.ends)
+        solve(ends[0])
+        alone[name] = _each(progress.over(ends, f"{name} solver"), solve)
     return batched, alone
 
 
-def _solved(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> None:
-    manifold.geodesic(a, b, progress=False)
+def _each(ends: Iterable[np.ndarray], solve: Callable) -> np.ndarray:
+    return np.array([cpu_seconds(solve, end) for end in ends])
 
 
-def _slow(seconds: np.ndarray) -> float:
-    """What nineteen of twenty stay below, over the median."""
-    return float(np.quantile(seconds, 0.95) / np.median(seconds))
+def _spread(lengths: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
+    """How run times depend on the length; and what 19 of 20 stay below, over the median."""
+    return {
+        "correlation_with_length": float(np.corrcoef(lengths, seconds)[0, 1]),
+        "slow_over_median": float(np.quantile(seconds, 0.95) / np.median(seconds)),
+    }
 
 
 def _claims(numbers: dict, their_spread: float) -> list[Claim]:
