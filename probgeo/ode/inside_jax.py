@@ -156,13 +156,29 @@ class TracedCurve:
         cov = self.cov(t, t, (derivative, derivative))
         return Gaussian.unchecked(self.mean(t, derivative), cov)
 
-    # the diagnostics of a `Curve`
-    status = property(lambda self: self._diagnostic("status"))
-    converged = property(lambda self: self.status == OK)
-    log_evidence = property(lambda self: self._diagnostic("log_evidence"))
-    n_evaluations = property(lambda self: self._diagnostic("n_evaluations"))
-    residual = property(lambda self: self._diagnostic("residual"))
-    scale = property(lambda self: self._diagnostic("scale"))
+    @property
+    def status(self) -> jax.Array:
+        return self._diagnostic("status")
+
+    @property
+    def converged(self) -> jax.Array:
+        return self.status == OK
+
+    @property
+    def log_evidence(self) -> jax.Array:
+        return self._diagnostic("log_evidence")
+
+    @property
+    def n_evaluations(self) -> jax.Array:
+        return self._diagnostic("n_evaluations")
+
+    @property
+    def residual(self) -> jax.Array:
+        return self._diagnostic("residual")
+
+    @property
+    def scale(self) -> jax.Array:
+        return self._diagnostic("scale")
 
     def solved(self) -> Curve:
         """The `Curve`, outside of programs, where the numbers are known."""
