@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from probgeo.ode.curve import Curve
 
-SOURCES = {"std": "total", "std_numerical": "numerical", "std_boundary": "boundary"}
+COLUMNS = {"std": "total", "std_numerical": "numerical", "std_boundary": "boundary"}
 
 
 def optional(name: str) -> Any:
@@ -54,7 +54,7 @@ def dataset(curve: "Curve", t: Any, n_samples: int, seed: int) -> "xarray.Datase
     batch = ("member",) if len(axes) == 1 else tuple(f"axis_{k}" for k in range(len(axes)))
     shared = (*batch, "t", "component")
     values: dict[str, Any] = {"mean": (shared, np.asarray(curve.mean(times)))}
-    for name, source in SOURCES.items():
+    for name, source in COLUMNS.items():
         values[name] = (shared, np.asarray(curve.std(times, source=source)))  # type: ignore[arg-type]
     if n_samples:
         values["sample"] = (("draw", *shared), np.asarray(curve.sample(seed, n_samples, times)))

@@ -125,10 +125,10 @@ class Judge:
         return self.references[i]
 
     def next_to(self, points, otherwise):
-        from probgeo.paper.classical import shortest
+        from probgeo.paper.classical import reference_geodesic
 
         try:
-            return shortest(self.metric, points)
+            return reference_geodesic(self.metric, points)
         except RuntimeError:
             return otherwise
 

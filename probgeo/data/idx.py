@@ -10,7 +10,7 @@ import numpy as np
 
 from probgeo.data.shipped import Images
 
-NAMES = {"train": "train", "test": "t10k"}
+FILES = {"train": "train", "test": "t10k"}
 
 
 def mnist(
@@ -27,11 +27,11 @@ def mnist(
         Only these.
     part : "train" | "test"
     """
-    if part not in NAMES:
+    if part not in FILES:
         raise ValueError(f"part must be 'train' or 'test', got {part!r}")
     folder = Path(path)
-    images = _read(_find(folder, f"{NAMES[part]}-images-idx3-ubyte"), axes=3)
-    labels = _read(_find(folder, f"{NAMES[part]}-labels-idx1-ubyte"), axes=1)
+    images = _read(_find(folder, f"{FILES[part]}-images-idx3-ubyte"), axes=3)
+    labels = _read(_find(folder, f"{FILES[part]}-labels-idx1-ubyte"), axes=1)
     if len(images) != len(labels):
         raise ValueError(f"{folder} has {len(images)} images but {len(labels)} labels")
     wanted = np.unique(labels) if digits is None else np.atleast_1d(digits)

@@ -156,7 +156,7 @@ def principal_geodesic(
     }
 
 
-def shortest(metric: NumpyMetric, points: np.ndarray) -> np.ndarray:
+def reference_geodesic(metric: NumpyMetric, points: np.ndarray) -> np.ndarray:
     """The geodesic next to a curve (T, D) at equal steps, to eight digits, at the same times."""
     t = np.linspace(0.0, 1.0, len(points))
     slopes = np.gradient(points, t, axis=0)

@@ -140,9 +140,12 @@ def draw_classical(ax: Axes, solutions: Iterable[Any]) -> None:
 
 def explain_curves(ax: Axes, where: Any) -> None:
     """A legend of means, samples and SciPy."""
-    for name, style in (("mean", "-"), ("samples", "-"), ("SciPy", "--")):
-        ax.plot([], [], style, color=plot.COLOURS.get(name, SCIPY), label=name)
-    ax.legend(loc=where, frameon=False)
+    lines = (("mean", "-"), ("samples", "-"), ("SciPy", "--"))
+    handles = [
+        ax.plot([], [], style, color=plot.COLOURS.get(name, SCIPY), label=name)[0]
+        for name, style in lines
+    ]
+    ax.legend(handles=handles, loc=where, frameon=False)
 
 
 def movie(

@@ -18,13 +18,12 @@ from matplotlib.axes import Axes
 from probgeo import Manifold, data, kernels, metrics, plot, solvers
 from probgeo.gaussian import covariance_factor
 from probgeo.ode.kernels import Pinned
-from probgeo.paper.classical import NumpyMetric, shortest
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, movie, paper_solver
+from probgeo.paper.classical import NumpyMetric, reference_geodesic
+from probgeo.paper.experiment import TIMES, Claim, Outcome, Progress, Settings, movie, paper_solver
 
 LENGTHSCALE = 0.4
 ANGLES = np.deg2rad([155, 25])
 ENDS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
-TIMES = np.linspace(0.0, 1.0, 200)
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:
@@ -39,7 +38,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         solved["paper"].append(Manifold(metric, dense).geodesic(*ENDS))
         solved["default"].append(Manifold(metric, solvers.Markov(n_points=n)).geodesic(*ENDS))
     own = Manifold(metric).geodesic(*ENDS)
-    truth = shortest(NumpyMetric(metric), own.mean(TIMES))
+    truth = reference_geodesic(NumpyMetric(metric), own.mean(TIMES))
     errors = {
         name: [float(np.abs(c.mean(TIMES) - truth).max()) for c in curves]
         for name, curves in solved.items()

@@ -20,10 +20,9 @@ from matplotlib.axes import Axes
 
 from probgeo import Curve, Manifold, PrincipalGeodesics, data, metrics, plot
 from probgeo.data import Bodies
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, movie, paper_solver
+from probgeo.paper.experiment import TIMES, Claim, Outcome, Progress, Settings, movie, paper_solver
 
 APART = {"front": 1.0, "side": 0.6}  # metres between the bodies of a row
-TIMES = np.linspace(0.0, 1.0, 25)
 
 
 def run(settings: Settings, progress: Progress) -> Outcome:

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
@@ -20,9 +20,7 @@ from tqdm.auto import tqdm
 import probgeo
 from probgeo._json import plain
 from probgeo.ode.curve import ConvergenceWarning
-from probgeo.paper.experiment import STYLE, Outcome, Progress, Settings
-
-T = TypeVar("T")
+from probgeo.paper.experiment import STYLE, Outcome, Progress, Settings, T
 
 # by the name on the command line; 3, 4 and 5 share the geodesics of the ones
 EXPERIMENTS = {
@@ -90,15 +88,15 @@ def reproduce(
     labels = {name: f"{name} ({k} of {len(order)})" for k, name in enumerate(order, start=1)}
     tasks = [(folder, {name: labels[name] for name in group}, settings, shown) for group in groups]
     start = time.perf_counter()
-    write_report(folder, collected(folder))
+    write_report(folder, records_in(folder))
     for _ in _in_processes(tasks, count) if count > 1 else map(_run_group, tasks):
-        write_report(folder, collected(folder))
+        write_report(folder, records_in(folder))
     if progress and tasks:
         tqdm.write(f"{len(order)} done in {time.perf_counter() - start:.0f} s", file=sys.stderr)
-    return collected(folder)
+    return records_in(folder)
 
 
-def collected(folder: Path) -> dict[str, Any]:
+def records_in(folder: Path) -> dict[str, Any]:
     """What is in a folder, of all settings."""
     found = {name: _load(folder, name) for name in EXPERIMENTS}
     return {name: record for name, record in found.items() if record is not None}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from probgeo import solve_bvp, solve_ivp, solvers
-from probgeo.ode.dense.evidence import evidence, log_density_terms, newton, objective
+from probgeo.ode.dense.evidence import evidence, log_density_terms, newton_raphson, objective
 from probgeo.ode.dense.gram import Observations, Regression, SplitCovariance
 from probgeo.ode.kernels import IntegratedWiener, Matern, Pinned, SquaredExponential
 
@@ -147,19 +147,19 @@ def test_newton_is_safeguarded():
         return value, -3 * np.sin(3 * x) + 0.2 * x, -9 * np.cos(3 * x) + 0.2
 
     starts = np.array([-0.1, 0.1, 0.9, 1.9])
-    x = newton(function, starts, (-2.0, 2.0))
+    x = newton_raphson(function, starts, (-2.0, 2.0))
     value, slope, _ = function(x, None)
     assert ((np.abs(slope) < 1e-6) | (np.abs(x) == 2.0)).all()
     assert (value <= function(starts, None)[0]).all()
     # each as if alone
-    alone = [newton(function, starts[k : k + 1], (-2.0, 2.0))[0] for k in range(4)]
+    alone = [newton_raphson(function, starts[k : k + 1], (-2.0, 2.0))[0] for k in range(4)]
     np.testing.assert_array_equal(x, alone)
     # a minimum outside the bounds ends at the bound
 
     def line(x, members):
         return x, np.ones_like(x), np.zeros_like(x)
 
-    assert newton(line, np.array([0.5]), (-1.0, 1.0))[0] == -1.0
+    assert newton_raphson(line, np.array([0.5]), (-1.0, 1.0))[0] == -1.0
 
 
 def test_scale_of_highest_evidence():

@@ -293,7 +293,7 @@ def test_a_process_that_is_killed_costs_only_what_it_was_at(tmp_path):
     os.utime(tmp_path / "fig1.json", (long_ago, long_ago))
     labels = {"fig4": "fig4 (1 of 2)", "errata": "errata (2 of 2)"}
     run._in_a_process((tmp_path, labels, settings, Killed))
-    records = run.collected(tmp_path)
+    records = run.records_in(tmp_path)
     assert "error" not in records["fig1"]
     for name in ("fig4", "errata"):
         assert records[name]["error"] == "its process ended with 9"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probgeo.ode.curve import NOT_FINITE, OK, UNFAITHFUL
-from probgeo.ode.dense.error_models import ErrorModel, FoundBounds, Linearised
+from probgeo.ode.dense.error_models import ErrorModel, FoundBounds, LinearisedError
 from probgeo.ode.dense.evidence import best_lengthscales, evidence
 from probgeo.ode.dense.gram import Regression, SplitCovariance, with_member_axis
 from probgeo.ode.dense.posterior import DensePosterior, Sensitivity
-from probgeo.ode.dense.refinement import Refined, refine, relative_size
+from probgeo.ode.dense.sweeps import Sweeps, relative_size, sweep_until_settled
 from probgeo.ode.dense.unit import UnitProblem, mean_basis
 from probgeo.ode.kernels import Kernel, Pinned, Stationary
 
@@ -49,7 +49,7 @@ class Inference:
 
         regression = self._regression(kernel, model)
         tolerance = self.solver.tolerance
-        observations, L, refined = refine(
+        observations, L, refined = sweep_until_settled(
             regression, model, self.guess, self.solver.refinements, tolerance
         )
         states = regression.states(observations, L)
@@ -142,14 +142,14 @@ class Inference:
         used = np.zeros(len(self.problem.values), dtype=np.int64)
         for _ in range(rounds):
             regression = self._regression(kernel.with_lengthscale(lengthscales), model)
-            observations, _, refined = refine(
+            observations, _, refined = sweep_until_settled(
                 regression, model, self.guess, self.solver.refinements, self.solver.tolerance
             )
             used += self._count(refined)
             lengthscales = best_lengthscales(kernel, regression, observations, scale2, lengthscales)
         return kernel.with_lengthscale(lengthscales), used
 
-    def _count(self, refined: Refined) -> np.ndarray:
+    def _count(self, refined: Sweeps) -> np.ndarray:
         """Evaluations (P,) of f: the recursion, the check of where to start, the sweeps."""
         return self.nodes.size * (refined.sweeps + (4 if self.guess is None else 2))
 
@@ -163,7 +163,7 @@ class Inference:
         lines, with_args = self.problem.lines(), self.problem.problem.with_args
         if lines is None and not with_args:
             return None
-        model = Linearised()
+        model = LinearisedError()
         regression = self._regression(kernel, model)
         linearised = regression.observe(model, states)
         lines = np.zeros((P, C, D, 0)) if lines is None else lines

@@ -138,7 +138,7 @@ def _noise_within(bounds: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     return np.where(definite, printed, bounds.shape[1] * own)
 
 
-class Linearised(ErrorModel):
+class LinearisedError(ErrorModel):
     """f is replaced by its linearisation: c^(n) - J (c, c') is observed without noise.
 
     The error J (c - estimate) then keeps its correlation with the curve, so that the posterior of

@@ -18,7 +18,7 @@ from probgeo.ode.dense.gram import (
     observed_covariance,
     with_member_axis,
 )
-from probgeo.ode.dense.unit import Conditions
+from probgeo.ode.dense.unit import Places
 from probgeo.ode.kernels import Stationary
 
 TINY = np.finfo(float).tiny
@@ -91,9 +91,7 @@ def log_density_terms(
     return quadratic, log_determinant
 
 
-def joint_gram(
-    K: np.ndarray, conditions: Conditions, V: np.ndarray, maps: np.ndarray
-) -> np.ndarray:
+def joint_gram(K: np.ndarray, conditions: Places, V: np.ndarray, maps: np.ndarray) -> np.ndarray:
     """Covariance (P, n, n) of boundary values and observations.
 
     K (P, C + N, m, C + N, m) is that of the states at the times of both.
@@ -108,7 +106,7 @@ def joint_gram(
 
 def objective(
     kernel: Stationary,
-    conditions: Conditions,
+    conditions: Places,
     nodes: np.ndarray,
     V: SplitCovariance,
     observations: Observations,
@@ -152,7 +150,7 @@ def objective(
     )
 
 
-def newton(
+def newton_raphson(
     function: Callable[[np.ndarray, np.ndarray], WithSlopes],
     x: np.ndarray,
     bounds: tuple[float, float],
@@ -205,4 +203,4 @@ def best_lengthscales(
         return objective(trial, problem.conditions, regression.nodes, regression.V, seen, own, size)
 
     bounds = math.log(0.02), math.log(2.0)  # of length scales, as fractions of the interval
-    return np.exp(newton(at, np.clip(np.log(start), *bounds), bounds))
+    return np.exp(newton_raphson(at, np.clip(np.log(start), *bounds), bounds))

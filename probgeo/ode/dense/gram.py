@@ -28,7 +28,7 @@ class SplitCovariance(NamedTuple):
         return cls(one, V) if kronecker else cls(V, one)
 
 
-def members_of(array: np.ndarray, members: np.ndarray) -> np.ndarray:
+def take_members(array: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Some members of an array with P of them, or of one that all of them share."""
     return array if len(array) == 1 else array[members]
 
@@ -49,7 +49,7 @@ class Observations(NamedTuple):
     noise: np.ndarray
 
     def take(self, members: np.ndarray) -> "Observations":
-        maps, noise = members_of(self.maps, members), members_of(self.noise, members)
+        maps, noise = take_members(self.maps, members), take_members(self.noise, members)
         return Observations(self.values[members], maps, noise)
 
 
@@ -87,7 +87,7 @@ class Regression:
         return replace(
             self,
             problem=self.problem.take(members),
-            K=members_of(self.K, members),
+            K=take_members(self.K, members),
             prior_mean=self.prior_mean[members],
         )
 

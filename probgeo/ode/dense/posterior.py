@@ -9,7 +9,7 @@ import numpy as np
 from probgeo.gaussian import covariance_factor
 from probgeo.ode.curve import Posterior, Source
 from probgeo.ode.dense.algebra import solve_lower, transposed
-from probgeo.ode.dense.gram import SplitCovariance, members_of, with_member_axis
+from probgeo.ode.dense.gram import SplitCovariance, take_members, with_member_axis
 from probgeo.ode.dense.unit import mean_basis
 from probgeo.ode.kernels import Pinned, Stationary
 from probgeo.ragged import in_chunks, members_at_a_time
@@ -89,18 +89,14 @@ class DensePosterior(Posterior):
             kernel=self.kernel if own is None else self.kernel.with_lengthscales(own[members]),
             values=self.values[members],
             scale2=self.scale2[members],
-            L=members_of(self.L, members),
-            maps=members_of(self.maps, members),
+            L=take_members(self.L, members),
+            maps=take_members(self.maps, members),
             weights=self.weights[members],
             sensitivity=None if moves is None else Sensitivity(*(x[members] for x in moves)),
         )
 
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        tau = self._unit(t)
-        P, N, m, D = self.weights.shape
-        line = mean_basis(self.kernel.conditions, derivative, tau) @ self.values
-        curve = line + self._to_nodes(tau, derivative) @ self.weights.reshape(P, N * m, D)
-        return curve / self.duration**derivative
+        return self._combined(t, derivative, self.values, self.weights)
 
     def cov(
         self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
@@ -109,9 +105,7 @@ class DensePosterior(Posterior):
         if source != "boundary":
             total += self._numerical_cov(s, t, derivative)
         if source != "numerical" and self.sensitivity is not None:
-            left, right = (
-                self.boundary_columns(x, d) for x, d in zip((s, t), derivative, strict=True)
-            )
+            left, right = map(self.boundary_columns, (s, t), derivative)
             total += left @ transposed(right)
         return total
 
@@ -119,12 +113,17 @@ class DensePosterior(Posterior):
         """How curves move with R standard normal numbers behind their data: (P, T, D, R)."""
         if self.sensitivity is None:
             return np.zeros((self.count, len(t), self.dimension, 0))
-        tau = self._unit(t)
-        P, N, m, D, R = self.sensitivity.weights.shape
-        basis = mean_basis(self.kernel.conditions, derivative, tau)
-        moved = basis @ self.sensitivity.lines.reshape(P, basis.shape[-1], D * R)
-        moved += self._to_nodes(tau, derivative) @ self.sensitivity.weights.reshape(P, N * m, D * R)
-        return moved.reshape(P, len(t), D, R) / self.duration**derivative
+        return self._combined(t, derivative, *self.sensitivity)
+
+    def _combined(
+        self, t: np.ndarray, derivative: int, lines: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """Straight lines (P, C, ...) and representers (P, N, m, ...) on top: (P, T, ...)."""
+        tau, (P, C, *shape) = self._unit(t), lines.shape
+        R, Nm = int(np.prod(shape)), weights.shape[1] * weights.shape[2]
+        curves = mean_basis(self.kernel.conditions, derivative, tau) @ lines.reshape(P, C, R)
+        curves = curves + self._to_nodes(tau, derivative) @ weights.reshape(P, Nm, R)
+        return curves.reshape(P, len(t), *shape) / self.duration**derivative
 
     def sample(
         self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
@@ -230,7 +229,7 @@ class DensePosterior(Posterior):
         return solved.reshape(len(solved), N * B, T, B)
 
 
-def joined(parts: Sequence[DensePosterior], shared: bool) -> DensePosterior:
+def as_one_batch(parts: Sequence[DensePosterior], shared: bool) -> DensePosterior:
     """Posteriors of one kind for all members; `shared` says whether they have one Gram matrix."""
     first = parts[0]
     if len(parts) == 1:

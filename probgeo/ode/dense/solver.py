@@ -8,8 +8,8 @@ from probgeo._checks import as_float_array, as_positive, as_positive_definite, a
 from probgeo._repr import described
 from probgeo.ode.curve import Curve
 from probgeo.ode.dense.algorithm import Inference
-from probgeo.ode.dense.error_models import ErrorModel, JacobianError, Linearised, NoError
-from probgeo.ode.dense.posterior import DensePosterior, joined
+from probgeo.ode.dense.error_models import ErrorModel, JacobianError, LinearisedError, NoError
+from probgeo.ode.dense.posterior import DensePosterior, as_one_batch
 from probgeo.ode.dense.unit import UnitProblem
 from probgeo.ode.grids import GRIDS, GridName
 from probgeo.ode.guess import guess_states
@@ -22,7 +22,7 @@ NAMED_ERRORS: dict[str, ErrorModel] = {
     "jacobian": JacobianError(),
     "bound": JacobianError(),  # the first sweep, which finds the bounds
     "none": NoError(),
-    "linearised": Linearised(),
+    "linearised": LinearisedError(),
 }
 
 
@@ -133,7 +133,7 @@ class Dense:
             name: np.concatenate([part[name] for part in diagnostics]).reshape(problem.batch_shape)
             for name in diagnostics[0]
         }
-        posterior = joined(posteriors, shared=self._shared)
+        posterior = as_one_batch(posteriors, shared=self._shared)
         return Curve(posterior, (problem.t0, problem.t1), **columns)
 
     @property

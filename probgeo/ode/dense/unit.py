@@ -8,9 +8,9 @@ import numpy as np
 from probgeo.ode.problem import Problem
 
 # where the data of a problem sit: (time on the unit interval, derivative)
-Conditions = tuple[tuple[float, int], ...]
-BOUNDARY: Conditions = ((0.0, 0), (1.0, 0))
-INITIAL: dict[int, Conditions] = {1: ((0.0, 0),), 2: ((0.0, 0), (0.0, 1))}
+Places = tuple[tuple[float, int], ...]
+BOUNDARY: Places = ((0.0, 0), (1.0, 0))
+INITIAL: dict[int, Places] = {1: ((0.0, 0),), 2: ((0.0, 0), (0.0, 1))}
 
 
 class Evaluations(NamedTuple):
@@ -33,7 +33,7 @@ class UnitProblem:
     problem: Problem
     members: np.ndarray
     values: np.ndarray
-    conditions: Conditions
+    conditions: Places
 
     @classmethod
     def of(cls, problem: Problem, members: np.ndarray) -> "UnitProblem":
@@ -95,12 +95,12 @@ class UnitProblem:
         return np.tile(t, P), rows, np.repeat(self.members, N)
 
 
-def _units(conditions: Conditions, duration: float) -> np.ndarray:
+def _units(conditions: Places, duration: float) -> np.ndarray:
     """From derivatives by t to derivatives by tau, for every condition: (C, 1)."""
     return duration ** np.array([[derivative] for _, derivative in conditions], dtype=float)
 
 
-def mean_basis(conditions: Conditions, derivative: int, tau: np.ndarray) -> np.ndarray:
+def mean_basis(conditions: Places, derivative: int, tau: np.ndarray) -> np.ndarray:
     """The prior mean as a linear map (T, C) of the data: mu^(derivative)(tau) = basis @ values.
 
     The straight line through the boundary values, or through y0 with slope dy0 (Sec. 3.1).

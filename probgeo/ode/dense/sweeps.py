@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED
-from probgeo.ode.dense.error_models import ErrorModel, Linearised
-from probgeo.ode.dense.gram import Observations, Regression, members_of
+from probgeo.ode.dense.error_models import ErrorModel, LinearisedError
+from probgeo.ode.dense.gram import Observations, Regression, take_members
 
 
-class Refined(NamedTuple):
+class Sweeps(NamedTuple):
     """The best iterates (P, ...), their relative residuals (P,), how they ended and after how many
     sweeps."""
 
@@ -20,20 +20,20 @@ class Refined(NamedTuple):
     sweeps: np.ndarray
 
 
-def refine(
+def sweep_until_settled(
     regression: Regression,
     model: ErrorModel,
     guess: np.ndarray | None,
     sweeps: int,
     tolerance: float,
-) -> tuple[Observations, np.ndarray, Refined]:
+) -> tuple[Observations, np.ndarray, Sweeps]:
     """The recursion, and sweeps after it: observations, their Gram matrix, and how they ended.
 
     Sweeps evaluate f again at the posterior mean. With a linearised model that is a Gauss-Newton
     step of the states; else the Gram matrix is fixed, and the evaluations are what is iterated.
     """
     observations, L = regression.sweep(model, guess)
-    newton = isinstance(model, Linearised)
+    newton = isinstance(model, LinearisedError)
 
     def residual(
         part: Regression, x: np.ndarray, members: np.ndarray
@@ -43,7 +43,7 @@ def refine(
             values = part.evaluate(x)
             return x[:, :, -1] - values, values
         seen = observations.take(members)._replace(values=x)
-        values = part.evaluate(part.states(seen, members_of(L, members)))
+        values = part.evaluate(part.states(seen, take_members(L, members)))
         return x - values, values
 
     def sweep(x: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +82,7 @@ def damped_sweeps(
     x: np.ndarray,
     sweeps: int,
     tolerance: float,
-) -> Refined:
+) -> Sweeps:
     """Iterate x (P, ...) towards the proposals of `sweep(x, members) -> (residual, proposal)`.
 
     A step is kept only if the residual falls, and halved otherwise; every member has its own. Only
@@ -109,4 +109,4 @@ def damped_sweeps(
     status = np.where(step > smallest, OUT_OF_SWEEPS, STALLED)
     status = np.where(residual <= tolerance, OK, status)
     status = np.where(np.isfinite(residual), status, NOT_FINITE)
-    return Refined(x, residual, status, count)
+    return Sweeps(x, residual, status, count)
