@@ -39,9 +39,9 @@ def draw_geodesic(path: Path, curve: Geodesic, space: Space, X: Table) -> None:
         ax = figure.subplots()
         if len(X.columns) == 2:
             plot.points(X.values, ax)
-            ends = np.asarray(curve.mean(TIMES[[0, -1]]))
+            ends = curve.mean(TIMES[[0, -1]])
             ax.plot(*ends.T, ":", color=plot.COLOURS["ends"], label="straight line")
-            plot.curve(curve, ax, nodes=False, label=_named("geodesic", curve))
+            plot.curve(curve, ax, nodes=False, label="geodesic")
             rim: dict[str, Any] = {"markeredgecolor": "white", "markersize": 7, "zorder": 7}
             ax.plot(*ends.T, "o", color=plot.COLOURS["mean"], **rim)
             _metric(ax, X, space.metric, like=ax)
@@ -80,8 +80,6 @@ def _modes(ax: Axes, X: Table, pga: Any, scores: np.ndarray) -> None:
     plot.ellipse(error, ax, label="mean, 2 standard errors")
     ax.plot(*pga.mean_.mean, "D", color=plot.COLOURS["ends"], markersize=2.5, zorder=6)
     ax.set_title("principal geodesics, where 90% of the scores are")
-    if any(line.get_linestyle() == "--" for line in ax.lines):
-        ax.plot([], [], "--", color="black", label="dashed: not converged")
     _label(ax, X)
     _legend(ax)
 
@@ -93,17 +91,11 @@ def _scores(ax: Axes, scores: np.ndarray) -> None:
         ax.set_ylabel("points")
         return
     mean, std = np.moveaxis(scores[:, :2], -1, 0)
-    ax.errorbar(
-        mean[:, 0],
-        mean[:, 1],
-        xerr=2 * std[:, 0],
-        yerr=2 * std[:, 1],
-        fmt=".",
-        color=plot.COLOURS["second"],
-        ecolor=plot.COLOURS["nodes"],
-        elinewidth=0.8,
-        markersize=4 if len(mean) <= 500 else 1.5,
-    )
+    (x, y), (dx, dy) = mean.T, 2 * std.T
+    bars: dict[str, Any] = {"ecolor": plot.COLOURS["nodes"], "elinewidth": 0.8}
+    dots: dict[str, Any] = {"fmt": ".", "color": plot.COLOURS["second"]}
+    dots["markersize"] = 4 if len(mean) <= 500 else 1.5
+    ax.errorbar(x, y, dy, dx, **dots, **bars)
     ax.set_ylabel("score on mode 2")
     ax.set_title(_with_bars("scores", std, np.ptp(mean)))
     ax.set_aspect("equal", adjustable="datalim")  # both are lengths on the manifold
@@ -125,7 +117,7 @@ def _variances(ax: Axes, results: dict[str, Any]) -> None:
 
 def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...], most: int = 6) -> None:
     """Those that change most."""
-    mean, std = np.asarray(curve.mean(TIMES)), np.asarray(curve.std(TIMES))
+    mean, std = curve.mean(TIMES), curve.std(TIMES)
     widest = np.argsort(-np.ptp(mean, axis=0), kind="stable")[:most]
     style = "-" if bool(curve.converged) else "--"
     for k, d in enumerate(sorted(widest)):
@@ -133,13 +125,11 @@ def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...], most: int 
         ax.plot(TIMES, mean[:, d], style, color=colour, label=_text(columns[d]))
         low, high = mean[:, d] - 2 * std[:, d], mean[:, d] + 2 * std[:, d]
         ax.fill_between(TIMES, low, high, color=colour, alpha=0.18, linewidth=0)
-    if not bool(curve.converged):
-        ax.plot([], [], "--", color="black", label="dashed: not converged")
     ax.set_xlabel("$t$")
     ax.set_ylabel("coordinate" if len(columns) > 1 else _text(columns[0]))
     if len(widest) < len(columns):
         ax.set_title(f"the {most} of {len(columns)} coordinates that change most")
-    if len(columns) > 1:
+    if len(columns) > 1 or style == "--":
         _legend(ax)
 
 
@@ -163,15 +153,12 @@ def _label(ax: Axes, X: Table) -> None:
 
 
 def _legend(ax: Axes) -> None:
-    """Below the label of the x-axis, where it hides nothing."""
+    """Below the label of the x-axis, where it hides nothing; it says what dashes mean."""
+    if any(line.get_linestyle() == "--" for line in ax.lines):
+        ax.plot([], [], "--", color="black", label="dashed: not converged")
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
     narrow: dict[str, Any] = {"handlelength": 1.2, "columnspacing": 1.2}
     ax.legend(**place, **narrow, borderaxespad=4.5, ncols=3, frameon=False)
-
-
-def _named(what: str, curve: Geodesic) -> str:
-    """What a dashed line means."""
-    return what if bool(curve.converged) else f"{what} (dashed: not converged)"
 
 
 def _text(name: str) -> str:
