@@ -144,7 +144,6 @@ def _page(folder: Path, records: Records) -> str:
 <main>
 {_claims(ordered)}
 {sections}
-{_not_run(records)}
 </main>
 </body>
 </html>
@@ -175,8 +174,11 @@ def _unfinished(records: Records) -> str:
         if "error" in record
     ]
     errors = f'<p class="error">Ended in an error: {listed(failed)}.</p>' if failed else ""
-    missing = [f'<a href="#not-run">{escape(name)}</a>' for name in not_run(records)]
-    return errors + (f"<p>Not run: {listed(missing)}.</p>" if missing else "")
+    missing = not_run(records)
+    if not missing:
+        return errors
+    command = f"probgeo reproduce {' '.join(missing)}"
+    return f"{errors}<p>Not run: {listed(missing)}. <code>{command}</code> adds them.</p>"
 
 
 def _claims(records: Records) -> str:
@@ -260,17 +262,6 @@ def _settings(settings: dict[str, Any]) -> str:
         for key, value in settings.items()
     )
     return f'<h3>Settings</h3>\n<table class="settings">\n{rows}\n</table>' if rows else ""
-
-
-def _not_run(records: Records) -> str:
-    missing = not_run(records)
-    if not missing:
-        return ""
-    items = "\n".join(
-        f"<li>{escape(name)}: <code>probgeo reproduce {escape(name)}</code></li>"
-        for name in missing
-    )
-    return f'<section id="not-run">\n<h2>Not run</h2>\n<ul>\n{items}\n</ul>\n</section>'
 
 
 def _short(title: str) -> str:

@@ -78,7 +78,7 @@ def test_it_loads(browser, folder, tmp_path):
     dom = shown(browser, folder / "index.html", tmp_path / "profile", 1000)
     assert "<title>Hennig and Hauberg (2014), reproduced by probgeo</title>" in dom
     assert "<script" not in dom
-    assert dom.count("<section") == 4
+    assert dom.count("<section") == 3
 
 
 @pytest.mark.parametrize("width", [500, 1000])  # Chromium's windows are no narrower
