@@ -21,7 +21,7 @@ COLUMNS = {"std": "total", "std_numerical": "numerical", "std_boundary": "bounda
 
 
 def optional(name: str) -> Any:
-    """A package that is not needed otherwise."""
+    """An optional package, or an error that says how to install it."""
     try:
         return import_module(name)
     except ImportError as error:

@@ -245,7 +245,7 @@ def _assemble(cls: type, parts: dict[str, Any]) -> Any:
 
 
 class NotFoundError(ValueError):
-    """Of a class or function that a file names."""
+    """A class or function that a file names cannot be found."""
 
 
 def _find(name: str, own: dict[str, Any]) -> Any:

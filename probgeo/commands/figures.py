@@ -61,7 +61,7 @@ def _figure(path: Path, width: float) -> Iterator[Figure]:
 
 
 def _metric(ax: Axes, X: Table, metric: Any, like: Axes) -> None:
-    """The metric and the data, where other axes look."""
+    """The metric and the data, with the limits of other axes."""
     extent = (*like.get_xlim(), *like.get_ylim())
     ellipses = 9 if _comparable(X.values) else 0  # balls on another scale would mislead
     plot.metric(metric, ax, data=X.values, extent=extent, resolution=160, ellipses=ellipses)
@@ -116,7 +116,7 @@ def _variances(ax: Axes, results: dict[str, Any]) -> None:
 
 
 def _coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...], most: int = 6) -> None:
-    """Those that change most."""
+    """The coordinates that change most, against time."""
     mean, std = curve.mean(TIMES), curve.std(TIMES)
     widest = np.argsort(-np.ptp(mean, axis=0), kind="stable")[:most]
     style = "-" if bool(curve.converged) else "--"
@@ -162,5 +162,5 @@ def _legend(ax: Axes) -> None:
 
 
 def _text(name: str) -> str:
-    """A name as it is: dollars would begin a formula."""
+    """A name to be shown as it is: dollars would begin a formula."""
     return name.replace("$", r"\$")

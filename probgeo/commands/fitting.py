@@ -140,7 +140,7 @@ def save_fit(
 
 
 def check_ends(table: Table, ends: tuple[int, int]) -> None:
-    """That there is a way to go from one row to the other."""
+    """Raise unless the two rows exist and are different points."""
     count = len(table.values)
     for name, row in zip(("--from", "--to"), ends, strict=True):
         if not 0 <= row < count:
@@ -165,14 +165,14 @@ def save_geodesic(folder: Path, curve: Geodesic, columns: tuple[str, ...]) -> No
 
 
 def sample_note(count: int, used: int, seed: int) -> list[str]:
-    """That not all points were used, if so."""
+    """A note if not all points were used."""
     if used == count:
         return []
     return [f"learned from {used} of {count} points, drawn with seed {seed}; --sample all uses all"]
 
 
 def fit_summary(results: dict[str, Any], shown: int = 6) -> list[str]:
-    """What a reader wants to know first, in lines; of the mean so many coordinates."""
+    """Lines with what a reader wants to know first, and so many coordinates of the mean."""
     settings, dimension = results["settings"], len(results["columns"])
     lines = [
         f"{_counted(settings['points'], 'point')} in {_counted(dimension, 'dimension')}, "

@@ -34,8 +34,8 @@ class Space:
     ) -> "Space":
         """A metric from a mixture of Gaussians, after projection if `dimensions` are given.
 
-        Of how many is up to `preferred_components`, unless `components` says so. By default rho is
-        0.3: at 1 metrics are patches, at whose seams the curves of a spiral have kinks; 2x slower.
+        `preferred_components` chooses how many, unless `components` are given. By default rho is
+        0.3: with 1 the curves of a spiral have kinks where patches meet, and take twice as long.
         """
         X, rho = table.values, 0.3 if rho is None else rho
         _check_count(X, components)

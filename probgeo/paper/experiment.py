@@ -80,14 +80,14 @@ class Progress:
         self.label = label
 
     def over(self, steps: Iterable[T], what: str) -> Iterable[T]:
-        """The steps, counted."""
+        """Go through steps, counting them."""
         return steps
 
     def say(self, what: str) -> None:
-        """What is being done now."""
+        """Say what is being done now."""
 
     def close(self, how: str) -> None:
-        """It is over."""
+        """Say how it ended."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,14 @@ def paper_solver(
 
 
 def cpu_seconds(function: Callable, *args: Any) -> float:
-    """What a call costs, all threads together."""
+    """CPU time of a call, all threads together."""
     start = time.process_time()
     function(*args)
     return time.process_time() - start
 
 
 def draw_classical(ax: Axes, solutions: Iterable[Any]) -> None:
-    """Curves of SciPy's, above ours."""
+    """Draw SciPy's solutions on top of ours."""
     for solution in solutions:
         ax.plot(*solution.sol(TIMES)[:2], "--", color=SCIPY, linewidth=1.2, zorder=4)
 
@@ -151,7 +151,7 @@ def explain_curves(ax: Axes, where: Any) -> None:
 def movie(
     draw: Callable[[np.ndarray, int], None], frames: int, panels: int, height: float
 ) -> Callable[[Path], None]:
-    """What writes an animation to a path: `draw` fills the panels, cleared, for each frame."""
+    """A function that writes an animation to a path; `draw` fills the empty panels of a frame."""
 
     def write(path: Path) -> None:
         figure, axes = plt.subplots(1, panels, figsize=(3.4, height), squeeze=False)

@@ -34,8 +34,8 @@ def principal_components(vectors: np.ndarray, count: int) -> np.ndarray:
 class Ones:
     """Data (P, 2), its metric, and the means and principal geodesics of both solvers.
 
-    few : of them, for the paper's solver, which takes long.
-    ends : of the geodesics of Figs. 4 and 5.
+    few : some of them, for the paper's solver, which is slow.
+    ends : where the geodesics of Figs. 4 and 5 end.
     """
 
     X: np.ndarray
@@ -63,7 +63,7 @@ class Ones:
 
 @lru_cache(maxsize=1)
 def ones(settings: Settings) -> Ones:
-    """Everything, computed once for the three figures."""
+    """What the three figures share, computed once."""
     everything = principal_components(data.mnist_ones().vectors, 2)
     metric = metrics.from_mixture(everything, **LEARNED, seed=settings.seed)
     count = settings.choose(1000, 120, 16)

@@ -167,7 +167,7 @@ figure, what the paper says of it, and what was measured here. All numbers are a
 
 
 def _unfinished(records: Records) -> str:
-    """What a reader of the claims would miss."""
+    """Which experiments failed or were not run."""
     failed = [
         f'<a href="#{name}">{escape(_short(record["title"]))}</a>'
         for name, record in records.items()

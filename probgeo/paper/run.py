@@ -97,7 +97,7 @@ def reproduce(
 
 
 def records_in(folder: Path) -> dict[str, Any]:
-    """What is in a folder, of all settings."""
+    """All records in a folder, whatever their settings."""
     found = {name: _load(folder, name) for name in EXPERIMENTS}
     return {name: record for name, record in found.items() if record is not None}
 
@@ -118,7 +118,7 @@ def _in_processes(tasks: list[Task], count: int) -> Iterator[None]:
 
 
 def _in_a_process(task: Task) -> None:
-    """What a process that is killed has left undone is noted; the others do not notice."""
+    """Run a group; if its process is killed, say so in the records that it did not write."""
     folder, names, settings, _ = task
     process = get_context("spawn").Process(target=_run_group, args=(task,))
     begun = time.time()

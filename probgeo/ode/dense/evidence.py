@@ -1,6 +1,6 @@
 """The evidence of the evaluations, and the length scale that maximises it (Sec. 3.4, supplement C).
 
-Boundary values are data of the user's, not something to be explained: the evidence is
+Boundary values are given by the user and need no explanation: the evidence is
 p(Y | a, b, lambda) = p(Y, a, b | lambda) / p(a, b | lambda). Eq. 18 is the numerator.
 """
 
