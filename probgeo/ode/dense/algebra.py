@@ -4,11 +4,6 @@ import numpy as np
 from scipy.linalg.blas import dtrsm
 
 
-def transposed(x: np.ndarray) -> np.ndarray:
-    """x', for the last two axes."""
-    return np.swapaxes(x, -1, -2)
-
-
 def cholesky(matrices: np.ndarray) -> np.ndarray:
     """Lower Cholesky factors of (P, n, n), with NaN where one is not positive definite."""
     try:

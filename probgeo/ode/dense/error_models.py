@@ -15,7 +15,6 @@ import numpy as np
 
 from probgeo._checks import as_float_array
 from probgeo._repr import described
-from probgeo.ode.dense.algebra import transposed
 from probgeo.ode.dense.unit import Evaluations
 
 
@@ -68,7 +67,7 @@ class JacobianError(ErrorModel):
     def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
         J = _side_by_side(evaluations)
         size = J.shape[-1]
-        return J @ sigma.reshape(-1, size, size) @ transposed(J)
+        return J @ sigma.reshape(-1, size, size) @ J.mT
 
 
 class BoundError(ErrorModel):
@@ -129,10 +128,10 @@ class FoundBounds(ErrorModel):
 def _noise_within(bounds: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     """Eq. 10 (R, B, B) from bounds (R, n, B, B) and covariances (R, n, B, n, B)."""
     # U_m' Sigma_mn U_n
-    terms = transposed(bounds)[:, :, None] @ np.swapaxes(sigma, 2, 3) @ bounds[:, None]
+    terms = bounds.mT[:, :, None] @ np.swapaxes(sigma, 2, 3) @ bounds[:, None]
     own, sizes = (np.einsum("rmmij->rij", x) for x in (terms, np.abs(terms)))
     printed = own - sizes + np.abs(terms).sum(axis=(1, 2))
-    printed = 0.5 * (printed + transposed(printed))
+    printed = 0.5 * (printed + printed.mT)
     finite = np.nan_to_num(printed, posinf=0.0, neginf=0.0)
     definite = np.linalg.eigvalsh(finite)[:, 0, None, None] >= 0.0
     return np.where(definite, printed, bounds.shape[1] * own)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probgeo.ode.dense.algebra import cholesky, solve_lower, transposed
+from probgeo.ode.dense.algebra import cholesky, solve_lower
 from probgeo.ode.dense.gram import (
     Observations,
     Regression,
@@ -62,7 +62,7 @@ def _log_diagonal(L: np.ndarray) -> np.ndarray:
 
 def whiten(surprise: np.ndarray, root: np.ndarray) -> np.ndarray:
     """Make the columns of (P, n, E) independent, given a Cholesky factor of their covariance."""
-    return transposed(solve_lower(root[None], transposed(surprise)))
+    return solve_lower(root[None], surprise.mT).mT
 
 
 def log_density_terms(
@@ -75,7 +75,7 @@ def log_density_terms(
     """
     L = cholesky(G)
     z = solve_lower(L, r)
-    A, C = (solve_lower(L, transposed(solve_lower(L, x))) for x in (dG, ddG))
+    A, C = (solve_lower(L, solve_lower(L, x).mT) for x in (dG, ddG))
     Az, Cz = A @ z, C @ z
     whole = (1, 2)
     quadratic = (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probgeo.ode.dense.algebra import cholesky, solve_lower, solve_upper, transposed
+from probgeo.ode.dense.algebra import cholesky, solve_lower, solve_upper
 from probgeo.ode.dense.error_models import ErrorModel
 from probgeo.ode.dense.unit import UnitProblem
 
@@ -128,8 +128,8 @@ class Regression:
             before, own = slice(0, i * B), slice(i * B, (i + 1) * B)
             later = slice((i + 1) * m * B, None)
             w = W[:, before, i * m * B : (i + 1) * m * B]
-            state = self.prior_mean[:, i] + (transposed(w) @ z[:, before]).reshape(P, m, D)
-            sigma = kron(self.K[:, i, :, i], V) - transposed(w) @ w
+            state = self.prior_mean[:, i] + (w.mT @ z[:, before]).reshape(P, m, D)
+            sigma = kron(self.K[:, i, :, i], V) - w.mT @ w
 
             estimate = state[:, :-1] if guess is None else guess[:, i]
             evaluations = self.problem.evaluate(
@@ -140,8 +140,8 @@ class Regression:
             noise = model.noise(evaluations, of_estimate) + nugget[:, i]
 
             H = h.reshape(-1, B, m * B)
-            below = H @ transposed(w)
-            corner = cholesky(H @ sigma @ transposed(H) + noise)
+            below = H @ w.mT
+            corner = cholesky(H @ sigma @ H.mT + noise)
             with_later = kron_rows(h @ V, self.K[:, i, :, i + 1 :])
             W[:, own, later] = np.linalg.solve(corner, with_later - below @ W[:, before, later])
             surprise = value.reshape(P, B, E) - H @ state.reshape(P, m * B, E)
@@ -173,7 +173,7 @@ class Regression:
         _, N, B, m, _ = maps.shape
         P, _, E = surprise.shape
         solved = solve_upper(L, solve_lower(L, surprise)).reshape(P, N, B, E)
-        weights = transposed((maps @ self.V.rows).reshape(-1, N, B, m * B)) @ solved
+        weights = (maps @ self.V.rows).reshape(-1, N, B, m * B).mT @ solved
         return weights.reshape(P, N, m, B, E)
 
     def states(self, observations: Observations, L: np.ndarray) -> np.ndarray:

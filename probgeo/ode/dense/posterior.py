@@ -8,7 +8,7 @@ import numpy as np
 
 from probgeo.gaussian import covariance_factor
 from probgeo.ode.curve import Posterior, Source
-from probgeo.ode.dense.algebra import solve_lower, transposed
+from probgeo.ode.dense.algebra import solve_lower
 from probgeo.ode.dense.gram import SplitCovariance, take_members, with_member_axis
 from probgeo.ode.dense.unit import mean_basis
 from probgeo.ode.kernels import Pinned, Stationary
@@ -106,7 +106,7 @@ class DensePosterior(Posterior):
             total += self._numerical_cov(s, t, derivative)
         if source != "numerical" and self.sensitivity is not None:
             left, right = map(self.boundary_columns, (s, t), derivative)
-            total += left @ transposed(right)
+            total += left @ right.mT
         return total
 
     def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
@@ -158,7 +158,7 @@ class DensePosterior(Posterior):
         prior = prior * self.V.rows[:, None, None, :]
         explained = np.stack([self._explained(tau, d) for d in orders], axis=2)
         explained = explained.reshape(*explained.shape[:2], M * T * B)
-        cov = prior.reshape(len(prior), M * T * B, M * T * B) - transposed(explained) @ explained
+        cov = prior.reshape(len(prior), M * T * B, M * T * B) - explained.mT @ explained
         # derivatives differ by orders of magnitude: factorise correlations, not covariances
         std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
         unit = np.where(std > 0, std, 1.0)
@@ -181,7 +181,7 @@ class DensePosterior(Posterior):
             right = part._explained(second, derivative[1])
             G, n, _, B = left.shape
             if every_pair:  # all products at once, then those that were asked for
-                rows = transposed(left.reshape(G, n, len(first) * B))
+                rows = left.reshape(G, n, len(first) * B).mT
                 known = rows @ right.reshape(G, n, len(second) * B)
                 known = known.reshape(G, len(first), B, len(second), B)[:, i, :, j].swapaxes(0, 1)
             else:
