@@ -13,7 +13,7 @@ import numpy as np
 
 from probgeo._checks import as_covariance, as_float_array
 from probgeo.functions.in_numpy import derivative
-from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
+from probgeo.gaussian import Gaussian, ScalarGaussian, root_and_flat
 
 NAMES = ("y", "dy", "d2y", "d3y")
 
@@ -183,6 +183,8 @@ class Conditions:
     functions : the others, with the numbers of their times
     n_rows : M, of all
     spread (B, M, R) or None : how values move with R standard normal numbers
+    flat (B, R) or None : which of these have an infinite variance instead
+    shift (B, M) : what the residuals are, instead of zero
     known (2, D) : whether the curve itself is given at the first and the last time
     """
 
@@ -194,12 +196,15 @@ class Conditions:
     spread: np.ndarray | None
     known: np.ndarray
     line: np.ndarray = field(repr=False)  # (B, J, D) values of the curve where given, else NaN
+    shift: np.ndarray | float = 0.0
+    flat: np.ndarray | None = None
 
     def residuals(self, members: np.ndarray, states: np.ndarray, p: np.ndarray) -> np.ndarray:
         """By how much they are missed (B, M), at states (B, J, q, D) and parameters (B, P)."""
         linear = np.einsum("ljqd,bjqd->bl", self.matrix, states) - self.values[members]
         others = [self._called(g, which, states, p) for g, which in self.functions]
-        return np.concatenate([linear, *others], axis=1)
+        shift = np.broadcast_to(self.shift, (len(self.values), self.n_rows))
+        return np.concatenate([linear, *others], axis=1) - shift[members]
 
     def derivatives(self, states: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Of the residuals by states and parameters (B, M, J q D + P)."""
@@ -273,13 +278,16 @@ def compiled(
     t_span: tuple[float, float],
     order: int,
     dimension: int,
-    parameters: np.ndarray,
+    parameters: Any,
     guessed: tuple[int, ...] = (),
 ) -> tuple[Conditions, tuple[int, ...]]:
     """Conditions in the form that solvers use, checked, and the axes of the batch.
 
-    parameters (..., P): first guesses of the unknown ones; guessed: axes of the batch of the guess.
+    parameters (..., P): first guesses of the unknown ones, or a Gaussian, which is as many
+    conditions; guessed: axes of the batch of the guess.
     """
+    guesses = parameters.mean if isinstance(parameters, Gaussian) else parameters
+    P = guesses.shape[-1]
     for one in conditions:
         if not isinstance(one, Condition):
             raise TypeError(
@@ -300,7 +308,7 @@ def compiled(
     if times[0] < t_span[0] or times[-1] > t_span[1]:
         raise ValueError(f"times of conditions must lie in {t_span}, got {times}")
     batch = np.broadcast_shapes(
-        guessed, parameters.shape[:-1], *(rows.value.mean.shape[:-1] for _, rows in linear)
+        guessed, guesses.shape[:-1], *(rows.value.mean.shape[:-1] for _, rows in linear)
     )
     B = int(np.prod(batch))
     place = {t: j for j, t in enumerate(times)}
@@ -312,14 +320,14 @@ def compiled(
             matrix[row : row + len(rows.matrix), place[t]] = rows.matrix[:, j]
         row += len(rows.matrix)
     values = np.zeros((B, len(matrix)))
-    factors = []
+    covs = []
     row = 0
     for _, rows in linear:
         size = len(rows.matrix)
         mean = np.broadcast_to(rows.value.mean, (*batch, size))
         values[:, row : row + size] = mean.reshape(B, size)
-        cov = np.broadcast_to(rows.value.cov, (*batch, size, size)).reshape(B, size, size)
-        factors.append(covariance_factor(cov))
+        cov = np.broadcast_to(rows.value.cov, (*batch, size, size))
+        covs.append(cov.reshape(B, size, size))
         row += size
     result = Conditions(
         np.array(times),
@@ -331,27 +339,40 @@ def compiled(
         _known(matrix),
         _line(matrix, values),
     )
-    P = parameters.shape[-1]
     for one, which in result.functions:
         flat = [np.ones(dimension) for _ in range(len(which) * order)]
-        first = [parameters.reshape(-1, P)[0]] if P else []
+        first = [guesses.reshape(-1, P)[0]] if P else []
         size = len(_numbers(one, [*flat, *first]))
         counts.append((str(one), size))
         result.n_rows += size
         noise = np.zeros((size, size)) if one.noise is None else one.noise
         noise = noise * np.eye(size) if noise.ndim == 0 else noise
         cov = as_covariance("noise", noise, (size, size))
-        factors.append(np.broadcast_to(covariance_factor(cov), (B, size, size)))
+        covs.append(np.broadcast_to(cov, (B, size, size)))
+    prior = parameters if isinstance(parameters, Gaussian) else None
+    if prior is not None:
+        p, which = Nonlinear(_parameters_alone, None, None), [0, len(times) - 1]
+        result.functions.append((p, which))
+        counts.append(("the Gaussian of parameters", P))
+        result.shift = np.zeros((B, result.n_rows + P))
+        result.shift[:, result.n_rows :] = np.broadcast_to(prior.mean, (*batch, P)).reshape(B, P)
+        result.n_rows += P
+        covs.append(np.broadcast_to(prior.cov, (*batch, P, P)).reshape(B, P, P))
     _check_number(counts, order, dimension, P)
     _check_rank(result, counts)
-    if any(np.any(factor) for factor in factors):
-        result.spread = np.zeros((B, result.n_rows, result.n_rows))
+    if any(np.any(cov) for cov in covs):
+        size = result.n_rows
+        result.spread, result.flat = np.zeros((B, size, size)), np.zeros((B, size), dtype=bool)
         row = 0
-        for factor in factors:
-            size = factor.shape[-1]
-            result.spread[:, row : row + size, row : row + size] = factor
-            row += size
+        for cov in covs:
+            end = row + cov.shape[-1]
+            result.spread[:, row:end, row:end], result.flat[:, row:end] = root_and_flat(cov)
+            row = end
     return result, batch
+
+
+def _parameters_alone(*states_and_parameters: np.ndarray) -> np.ndarray:
+    return states_and_parameters[-1]
 
 
 def _rows(one: Any, t_span: tuple[float, float], order: int, D: int) -> list[_Rows]:
@@ -395,7 +416,8 @@ def _of_components(value: dict[int, Any]) -> Gaussian:
     ]
     means = np.broadcast_arrays(*(part.mean for part in parts))
     variances = np.stack(np.broadcast_arrays(*(part.cov for part in parts), means[0])[:-1], axis=-1)
-    return Gaussian(np.stack(means, axis=-1), variances[..., None] * np.eye(len(parts)))
+    cov = np.where(np.eye(len(parts), dtype=bool), variances[..., None], 0.0)
+    return Gaussian(np.stack(means, axis=-1), cov)
 
 
 def _as_values(name: str, value: Any, size: int) -> Gaussian:

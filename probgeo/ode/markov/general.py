@@ -480,10 +480,9 @@ class Work:
         cov = found.parameters[members]
         if status == SINGULAR:
             cov = np.full_like(cov, np.inf)
-        spread = None
+        spread, by_data = None, np.zeros((*own.p.shape, 0))
         if problem.conditions.spread is not None:
             spread, by_data = self._spread(curves, found.data, members)
-            cov = cov + by_data @ by_data.swapaxes(1, 2)
         posterior = PiecewisePosterior(
             problem.t0 + problem.duration * own.t,
             own.offsets,
@@ -505,7 +504,7 @@ class Work:
         )
         answer = Curve(*values)
         if own.p.shape[1]:
-            answer = CurveWithParameters(*values, own.p, cov)
+            answer = CurveWithParameters(*values, own.p, cov, by_data)
         self.answers.append((chosen, answer))
 
     def _spread(
