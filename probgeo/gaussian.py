@@ -48,7 +48,7 @@ def _as_prior(cov: Any, shape: tuple[int, ...]) -> Any:
     flat = np.isposinf(given) & np.eye(shape[-1], dtype=bool)
     apart = ~flat.any(axis=-1, keepdims=True) & ~flat.any(axis=-2, keepdims=True)
     if (given[~apart & ~flat] != 0).any():
-        raise ValueError("components of infinite variance must have covariances of zero")
+        raise ValueError(f"cov must be zero beside an infinite variance, got {given}")
     known = as_covariance("cov", np.where(flat, 0.0, given), shape)
     return np.where(flat, np.inf, known)
 

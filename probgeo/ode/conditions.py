@@ -153,7 +153,7 @@ def condition(g: Callable, *, times: Sequence[float] | None = None, noise: Any =
     --------
     >>> from probgeo import condition, solve_bvp
     >>> g = lambda ya, dya, yb, dyb: np.concatenate([ya**2 - 4.0, dyb - ya * dya])
-    >>> start = np.ones((5, 1))
+    >>> start = np.full((5, 1), 3.0)
     >>> free = lambda t, y, dy: 0.0 * y
     >>> curve = solve_bvp(free, (0.0, 1.0), conditions=[condition(g)], guess=start)
     >>> bool(abs(curve.mean(0.0)[0] - 2.0) < 1e-6)
@@ -307,9 +307,14 @@ def compiled(
     )
     if times[0] < t_span[0] or times[-1] > t_span[1]:
         raise ValueError(f"times of conditions must lie in {t_span}, got {times}")
-    batch = np.broadcast_shapes(
-        guessed, guesses.shape[:-1], *(rows.value.mean.shape[:-1] for _, rows in linear)
-    )
+    leading = [rows.value.mean.shape[:-1] for _, rows in linear]
+    try:
+        batch = np.broadcast_shapes(guessed, guesses.shape[:-1], *leading)
+    except ValueError as error:
+        raise ValueError(
+            "the leading (batch) axes of conditions, parameters, guess and data must broadcast, got "
+            f"{[*leading, guesses.shape[:-1], guessed]}"
+        ) from error
     B = int(np.prod(batch))
     place = {t: j for j, t in enumerate(times)}
     counts = [(str(one), rows.value.mean.shape[-1]) for one, rows in linear]
@@ -342,7 +347,14 @@ def compiled(
     for one, which in result.functions:
         flat = [np.ones(dimension) for _ in range(len(which) * order)]
         first = [guesses.reshape(-1, P)[0]] if P else []
-        size = len(_numbers(one, [*flat, *first]))
+        try:
+            size = len(_numbers(one, [*flat, *first]))
+        except TypeError as error:
+            names = [
+                f"{'d' * min(m, 1)}{m if m > 1 else ''}y{j}" for j in which for m in range(order)
+            ]
+            called = ", ".join([*names, *["p"][:P]])
+            raise TypeError(f"{one} could not be called as g({called}): {error}") from error
         counts.append((str(one), size))
         result.n_rows += size
         noise = np.zeros((size, size)) if one.noise is None else one.noise

@@ -323,10 +323,9 @@ class Curve:
         numbers = np.arange(self.posterior.count).reshape(self.batch_shape)
         chosen = np.asarray(numbers[index])
         members: dict[str, Any] = {
-            one.name: np.asarray(value)[index]
+            one.name: value.reshape(numbers.size, *value.shape[len(self.batch_shape) :])[chosen]
             for one in fields(self)
-            if np.shape(value := getattr(self, one.name)) == self.batch_shape
-            and isinstance(value, np.ndarray)
+            if isinstance(value := getattr(self, one.name), np.ndarray)
         }
         return replace(self, posterior=self.posterior.take(chosen.ravel()), **members)
 
@@ -430,11 +429,6 @@ class CurveWithParameters(Curve):
         columns = self.parameter_columns
         cov = self.parameter_error + columns @ columns.swapaxes(-1, -2)
         return Gaussian.unchecked(self.parameter_mean, cov)
-
-    def __getitem__(self, index: Any) -> Self:
-        chosen = super().__getitem__(index)
-        names = ("parameter_mean", "parameter_error", "parameter_columns")
-        return replace(chosen, **{name: getattr(self, name)[index] for name in names})
 
 
 def joined_curves(parts: Sequence[Curve]) -> Curve:

@@ -21,7 +21,7 @@ from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import ConditionedProblem, Problem
 from probgeo.ragged import elements_of, members_of
 
-SETTLED = 1e-3  # length of a step in standard deviations that is not worth another
+SETTLED = 1e-2  # length of a step in standard deviations that is not worth another
 UNKNOWN = 1e-14  # information relative to that of other directions that is none
 
 
@@ -50,7 +50,8 @@ def fitted(problem: Problem | ConditionedProblem, solver: Any, guess: Any, data:
         evaluations = evaluations + curve.n_evaluations
         seen = _seen(problem, curve, xi, data)
         with np.errstate(invalid="ignore"):
-            better = seen.cost <= cost
+            # numerical error, which counts as noise, is a little different every time
+            better = seen.cost <= cost + 0.1
         ahead, length = _step(seen)
         best, step = (np.where(better[:, None], *pair) for pair in ((xi, best), (ahead, step)))
         cost = np.where(better, seen.cost, cost)

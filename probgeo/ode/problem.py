@@ -36,6 +36,8 @@ class Problem:
         Axes of the batch as the user has them; B is their product.
     flat : array (B, C D) or None
         Which columns of uncertain data have an infinite variance instead.
+    events : tuple of Event
+        What is watched along the way.
     with_args : bool
         Whether derivatives of the solution by the parameters of f are wanted as well, as columns
         behind those of the data.
@@ -51,6 +53,7 @@ class Problem:
     batch_shape: tuple[int, ...]
     with_args: bool = False
     flat: np.ndarray | None = None
+    events: tuple[Any, ...] = ()
 
     @property
     def count(self) -> int:

@@ -11,6 +11,7 @@ from probgeo.functions.trees import leaves_of
 from probgeo.gaussian import Gaussian
 from probgeo.ode.conditions import Condition, at
 from probgeo.ode.curve import NOT_FINITE, OK, Curve, warn
+from probgeo.ode.events import CurveWithEvents, as_events, with_events
 from probgeo.ode.fit import fitted
 from probgeo.ode.guess import Guess, shape_of_guess
 from probgeo.ode.markov import Markov
@@ -42,6 +43,7 @@ def solve_ivp(
     solver: Solver | None = None,
     args: Any = None,
     data: Any = None,
+    events: Any = None,
 ) -> Curve:
     """Posterior over the solution of an initial value problem.
 
@@ -63,6 +65,11 @@ def solve_ivp(
     data : optional
         Noisy data along the curve, `observed(...)` or a list of these. They tell about the initial
         values as far as these are Gaussians, and the curve has a `log_likelihood`.
+    events : function or list of functions, optional
+        g(t, y, ...) with arguments as f, one number at a point, whose zeros are sought. With an
+        attribute `terminal` that is true (or n) a member stops at the first (or n-th); `direction`
+        is positive for zeros from below only, negative for those from above. The curve then has
+        `t_events`, `y_events` and `t_end`, with error bars.
 
     Returns
     -------
@@ -78,11 +85,16 @@ def solve_ivp(
     """
     values = _initial_data(y0, dy0, d2y0, d3y0)
     if _is_traced(values, args, data):
+        if events is not None:
+            raise TypeError("events are not available inside JAX transformations")
         from probgeo.ode.inside_jax import traced_initial
 
         return traced_initial(f, t_span, values, as_solver(solver), args, data)
     problem = initial_value_problem(f, t_span, values, args, batch_of(data))
-    return _solve(problem, solver, None, data)
+    watched = as_events(events, problem.order, problem.dimension, args, problem.batch_shape)
+    if watched and (data is not None or not isinstance(as_solver(solver), Markov)):
+        raise TypeError("events need solvers.Markov, and curves without data")
+    return _solve(replace(problem, events=watched), solver, None, data)
 
 
 def solve_bvp(
@@ -175,6 +187,8 @@ def solve_bvp(
             raise TypeError("solve_bvp needs ya and yb, or conditions")
         problem = boundary_value_problem(f, t_span, ya, yb, args, batch_of(data))
         return _solve(problem, solver, guess, data)
+    if conditions is not None and not isinstance(conditions, list | tuple):
+        raise TypeError(f"conditions must be a list, got {conditions!r}")
     ends = [at(t, y=y) for t, y in zip(as_t_span(t_span), (ya, yb), strict=True) if y is not None]
     general_problem = conditioned_problem(
         f, t_span, [*ends, *(conditions or ())], order, dimension, parameters, args,
@@ -215,6 +229,8 @@ def _solve(problem: Problem | ConditionedProblem, solver: Any, guess: Any, data:
         return _empty(problem)
     if data is None:
         curve = method.solve(problem, guess)
+        if isinstance(problem, Problem) and problem.events:
+            curve = with_events(curve, problem.events, problem.order)
     else:
         along = as_data_along(data, (problem.t0, problem.t1), problem.order, problem.dimension)
         curve = fitted(problem, method, guess, along)
@@ -229,6 +245,8 @@ def _with_error_bars(curve: Curve) -> Curve:
     with np.errstate(all="ignore"):
         known = np.isfinite(curve.posterior.std(middle, 0, "numerical")).all(axis=(1, 2))
     known = known.reshape(curve.batch_shape) & np.isfinite(curve.scale)
+    if isinstance(curve, CurveWithEvents):  # members that ended early have none in the middle
+        known |= curve.ends[..., 0] < middle[0]
     lost = (curve.status == OK) & ~known
     return replace(curve, status=np.where(lost, NOT_FINITE, curve.status)) if lost.any() else curve
 

@@ -223,10 +223,13 @@ def _finite(curves: Orbits, missed: tuple) -> np.ndarray:
 
 
 def _sizes(curves: Orbits, step: Step) -> tuple[np.ndarray, np.ndarray]:
-    """What steps are measured by: of every derivative (B, q), and of parameters (B, P)."""
+    """What steps are measured by: of every derivative (B, q), and of parameters (B, P).
+
+    A derivative by time from 0 to 1 that is smaller than those below it counts for as little.
+    """
     both = np.maximum(np.abs(curves.y), np.abs(step.z)).max(axis=2)
     of_states = np.maximum.reduceat(both, curves.offsets[:-1])
-    return of_states, np.maximum(np.abs(curves.p), np.abs(step.p))
+    return np.maximum.accumulate(of_states, axis=1), np.maximum(np.abs(curves.p), np.abs(step.p))
 
 
 def _norm(curves: Orbits, step: Step, sizes: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
