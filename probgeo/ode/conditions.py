@@ -312,8 +312,8 @@ def compiled(
         batch = np.broadcast_shapes(guessed, guesses.shape[:-1], *leading)
     except ValueError as error:
         raise ValueError(
-            "the leading (batch) axes of conditions, parameters, guess and data must broadcast, got "
-            f"{[*leading, guesses.shape[:-1], guessed]}"
+            "the leading (batch) axes of conditions, parameters, guess and data must broadcast, "
+            f"got {[*leading, guesses.shape[:-1], guessed]}"
         ) from error
     B = int(np.prod(batch))
     place = {t: j for j, t in enumerate(times)}

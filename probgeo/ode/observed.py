@@ -42,7 +42,7 @@ def observed(t: Any, x: Any, *, noise: Any, y: Any = 1.0, dy: Any = None) -> Obs
     >>> seen = observed(t, [[1.2], [0.74], [0.45]], noise=1e-4)
     >>> curve = solve_ivp(lambda t, y: -y, (0.0, 2.0), anyone, data=seen)
     >>> bool(abs(curve.mean(0.0)[0] - 1.99) < 0.02), curve.std(0.0).round(3)
-    (True, array([0.014]))
+    (True, array([0.013]))
     """
     times, values = np.atleast_1d(as_float_array("t", t)), as_float_array("x", x)
     if times.ndim != 1 or not len(times):
