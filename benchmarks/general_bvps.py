@@ -78,11 +78,11 @@ class Family:
         )  # fmt: skip
 
     def truths(self, t: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Curves (B, T) and parameters (B, P), of the closed form or of SciPy at 1e-10."""
+        """Curves (B, T) and parameters (B, P), of the closed form or of SciPy at 1e-9."""
         if self.exact is not None:
             found = [self.exact(t, a) for a in members]
         else:
-            answers = [self.scipys(a, 1e-10) for a in members]
+            answers = [self.scipys(a, 1e-9, nodes=101) for a in members]
             assert all(answer.success for answer in answers)
             found = [(answer.sol(t)[0], answer.p if self.p else ()) for answer in answers]
         return np.array([y for y, _ in found]), np.array([p for _, p in found])
@@ -193,7 +193,7 @@ FAMILIES = [
     ),
     Family(
         "Bratu, upper", bratu, *ENDS_ZERO, exact=bratu_exact(upper=True),
-        start=lambda t: np.array([12 * t * (1 - t), 12 - 24 * t]),
+        start=lambda t: np.array([15 * t * (1 - t), 15 - 30 * t]),
     ),
     Family(
         "Sturm-Liouville", wave, [at(0.0, y=0.0), at(1.0, y=0.0), condition(start_slope)],
@@ -223,7 +223,7 @@ FAMILIES = [
         lambda ya, yb, p, a: ya - yb,
         lambda t, y, p, a: companion(-a - 3 * y[0] ** 2, -0.3 + 0.0 * t),
         lambda ya, yb, p, a: (np.eye(2), -np.eye(2)),
-        (1.5, 3.0), lambda t: np.zeros((2, len(t))), (0.0, TURN),
+        (1.5, 3.0), lambda t: np.array([1 + 0.0 * t, 0.0 * t]), (0.0, TURN),
         exact=lambda t, a: (np.exp(np.sin(t)), ()),
     ),
     Family(
