@@ -5,14 +5,19 @@ ODE has unknowns, its order times the dimension plus the unknown parameters. The
 rows of a matrix acting on the states (y, y', ...) at those times; others are functions.
 """
 
+import sys
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from probgeo._checks import as_covariance, as_float_array
 from probgeo.functions.in_numpy import derivative
+from probgeo.functions.memory import memory_of
 from probgeo.gaussian import Gaussian, ScalarGaussian, root_and_flat
 
 NAMES = ("y", "dy", "d2y", "d3y")
@@ -49,7 +54,7 @@ class Periodic:
         return "periodic()"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Nonlinear:
     """g(states at some times, p) = 0: see `condition`."""
 
@@ -185,6 +190,7 @@ class Conditions:
     spread (B, M, R) or None : how values move with R standard normal numbers
     flat (B, R) or None : which of these have an infinite variance instead
     shift (B, M) : what the residuals are, instead of zero
+    together : those of the functions that may be called with all curves at once
     known (2, D) : whether the curve itself is given at the first and the last time
     """
 
@@ -198,6 +204,7 @@ class Conditions:
     line: np.ndarray = field(repr=False)  # (B, J, D) values of the curve where given, else NaN
     shift: np.ndarray | float = 0.0
     flat: np.ndarray | None = None
+    together: list[Nonlinear] = field(default_factory=list)
 
     def residuals(self, members: np.ndarray, states: np.ndarray, p: np.ndarray) -> np.ndarray:
         """By how much they are missed (B, M), at states (B, J, q, D) and parameters (B, P)."""
@@ -228,20 +235,41 @@ class Conditions:
     ) -> np.ndarray:
         last = [p] if p.shape[1] else []
         flat = [states[:, j, m] for j in which for m in range(states.shape[2])]
+        if given in self.together:
+            return _evaluated(given, [x.T for x in flat + last]).T
         return np.stack([_numbers(given, [x[b] for x in flat + last]) for b in range(len(states))])
 
 
-def _numbers(given: Nonlinear, arguments: list[np.ndarray]) -> np.ndarray:
-    """g at one curve, in double precision whoever computes it."""
-    import sys
-    from contextlib import nullcontext
-
+def _evaluated(given: Nonlinear, arguments: list[np.ndarray]) -> np.ndarray:
+    """g in double precision, whoever computes it."""
     jax = sys.modules.get("jax")
     with jax.enable_x64(True) if jax is not None else nullcontext():
-        value = np.array(given.g(*arguments), dtype=float)
+        return np.array(given.g(*arguments), dtype=float)
+
+
+def _numbers(given: Nonlinear, arguments: list[np.ndarray]) -> np.ndarray:
+    """g at one curve (M,)."""
+    value = _evaluated(given, arguments)
     if value.ndim != 1:
         raise ValueError(f"{given} must return numbers (M,), got shape {value.shape}")
     return value
+
+
+def _is_for_many(given: Nonlinear, sizes: tuple[int, ...]) -> bool:
+    """Whether g, which is of one curve, gives the same at columns of arrays (D, B)."""
+    rng = np.random.default_rng(0)
+    columns = [rng.uniform(0.5, 1.5, (size, 3)) for size in sizes]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            one_by_one = [_evaluated(given, [x[:, b] for x in columns]) for b in range(3)]
+            together = _evaluated(given, columns)
+        except Exception:  # noqa: BLE001 (g may raise anything: it was not written for columns)
+            return False
+    expected = np.stack(one_by_one, axis=1)
+    return together.shape == expected.shape and np.allclose(
+        together, expected, rtol=1e-12, atol=1e-12, equal_nan=True
+    )
 
 
 @dataclass(frozen=True)
@@ -355,6 +383,9 @@ def compiled(
             ]
             called = ", ".join([*names, *["p"][:P]])
             raise TypeError(f"{one} could not be called as g({called}): {error}") from error
+        sizes = tuple(len(x) for x in [*flat, *first])
+        if memory_of(one.g).note(("columns", sizes), partial(_is_for_many, one, sizes)):
+            result.together.append(one)
         counts.append((str(one), size))
         result.n_rows += size
         noise = np.zeros((size, size)) if one.noise is None else one.noise
@@ -365,6 +396,7 @@ def compiled(
     if prior is not None:
         p, which = Nonlinear(_parameters_alone, None, None), [0, len(times) - 1]
         result.functions.append((p, which))
+        result.together.append(p)
         counts.append(("the Gaussian of parameters", P))
         result.shift = np.zeros((B, result.n_rows + P))
         result.shift[:, result.n_rows :] = np.broadcast_to(prior.mean, (*batch, P)).reshape(B, P)

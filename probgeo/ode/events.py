@@ -5,6 +5,7 @@ on the curve itself, between nodes and at points in between. With g(t, y(t)) = 0
 state moves the time by dt = - grad g . e / g', and the state at the crossing by e + y' dt.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +20,6 @@ from probgeo.ode.curve import Curve, Posterior, Source, as_source
 from probgeo.ode.piecewise import PiecewisePosterior
 
 BETWEEN = 4  # times in every step at which signs are seen
-HALVINGS = 60  # of a bracket, after which only rounding is left
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,10 @@ def _crossings(
     hit = np.flatnonzero((member[1:] == member[:-1]) & event.crossed(value[:-1], value[1:]))
     own = member[hit]
     a, b, ga, gb = t[hit], t[hit + 1], value[hit], value[hit + 1]
-    for k in range(HALVINGS if len(hit) else 0):
+    rounding = 2 * np.finfo(float).eps * np.maximum(np.maximum(np.abs(a), np.abs(b)), b - a)
+    for k in itertools.count():
+        if np.all((b - a <= rounding) | (gb == 0) | (ga == 0)):
+            break
         with np.errstate(all="ignore"):
             secant = b - gb * (b - a) / (gb - ga)
         # every third step a bisection: brackets shrink at both sides
@@ -259,8 +262,6 @@ def _crossings(
         right = np.sign(gc) == np.sign(gb)
         a, ga = np.where(right, a, c), np.where(right, ga, gc)
         b, gb = np.where(right, c, b), np.where(right, gc, gb)
-        if np.all((b - a <= 4 * np.spacing(np.abs(b))) | (gb == 0) | (ga == 0)):
-            break
     return own, np.where(np.abs(ga) < np.abs(gb), a, b)
 
 

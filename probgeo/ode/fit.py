@@ -22,7 +22,6 @@ from probgeo.ode.problem import ConditionedProblem, Problem
 from probgeo.ragged import elements_of, members_of
 
 SETTLED = 1e-2  # length of a step in standard deviations that is not worth another
-UNKNOWN = 1e-14  # information relative to that of other directions that is none
 
 
 class _Seen(NamedTuple):
@@ -128,12 +127,16 @@ def _step(seen: _Seen) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _roots(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A (B, R, R) with A A' = information^-1, and which of its columns are not known at all."""
+    """A (B, R, R) with A A' = information^-1, and which of its columns are not known at all.
+
+    Those are of directions whose information is rounding beside that of others: they get as much.
+    """
     diagonal = np.einsum("bii->bi", information)
     unit = np.where(diagonal > 0, np.sqrt(np.abs(diagonal)), 1.0)
     values, vectors = np.linalg.eigh(information / (unit[:, :, None] * unit[:, None, :]))
-    unknown = values <= UNKNOWN * information.shape[1]
-    values = np.where(unknown, UNKNOWN, values)
+    least = information.shape[1] * np.finfo(float).eps
+    unknown = values <= least
+    values = np.where(unknown, least, values)
     return vectors / unit[:, :, None] / np.sqrt(values)[:, None, :], unknown
 
 

@@ -29,6 +29,7 @@ from probgeo.ode.markov.collocation import largest_of
 from probgeo.ode.markov.defect import DRAWS, random_signs
 from probgeo.ode.markov.errors import DECAY
 from probgeo.ode.markov.mesh import wanted
+from probgeo.ode.markov.newton import FAST, ROUNDING, SHORTEST
 from probgeo.ode.markov.orbits import LinearisedOrbits, Orbits, Step, pieces, rule
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import ConditionedProblem
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
 
 FIRST_ELEMENTS = (8, 32, 128)  # of the first mesh of every attempt, at equal steps
-FAST = 0.25  # contraction at which one more step is taken before new Jacobians
-ROUNDING = 1e-13  # relative length of steps that mean nothing
-SHORTEST = 1e-3  # share of a step below which it is given up
 # Least share of the variance with random signs in that of a parameter, whose error may be small by
 # chance: the share of a chi-squared number (one degree of freedom) that is lower is one in four.
 LEAST = 0.1
