@@ -101,11 +101,10 @@ class Posterior(ABC):
 
 
 @dataclass(frozen=True)
-class Moved(Posterior):
-    """Posteriors over curves, each moved to another origin (B, D)."""
+class Changed(Posterior):
+    """Posteriors over curves that are other ones, in some way changed."""
 
-    posterior: Posterior
-    origin: np.ndarray
+    posterior: Any
 
     @property
     def count(self) -> int:
@@ -114,6 +113,13 @@ class Moved(Posterior):
     @property
     def dimension(self) -> int:
         return self.posterior.dimension
+
+
+@dataclass(frozen=True)
+class Moved(Changed):
+    """Posteriors over curves, each moved to another origin (B, D)."""
+
+    origin: np.ndarray
 
     def nodes(self, member: int) -> np.ndarray:
         return self.posterior.nodes(member)

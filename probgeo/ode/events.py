@@ -16,7 +16,7 @@ import numpy as np
 from probgeo.functions import Field, as_field
 from probgeo.functions.in_numpy import derivative
 from probgeo.gaussian import Gaussian, ScalarGaussian
-from probgeo.ode.curve import Curve, Posterior, Source, as_source
+from probgeo.ode.curve import Changed, Curve, Source, as_source
 from probgeo.ode.piecewise import PiecewisePosterior
 
 BETWEEN = 4  # times in every step at which signs are seen
@@ -127,19 +127,10 @@ class CurveWithEvents(Curve):
 
 
 @dataclass(frozen=True)
-class Stopped(Posterior):
+class Stopped(Changed):
     """Posteriors over curves that end at times of their own (B,), NaN afterwards."""
 
-    posterior: PiecewisePosterior
     ends: np.ndarray
-
-    @property
-    def count(self) -> int:
-        return self.posterior.count
-
-    @property
-    def dimension(self) -> int:
-        return self.posterior.dimension
 
     def nodes(self, member: int) -> np.ndarray:
         nodes, end = self.posterior.nodes(member), self.ends[member]
