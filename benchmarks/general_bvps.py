@@ -1,6 +1,6 @@
 """Boundary value problems with general conditions and unknown parameters, against SciPy.
 
-    OMP_NUM_THREADS=1 PROBGEO_THREADS=1 python benchmarks/general_bvps.py
+    OMP_NUM_THREADS=1 PROBGEO_THREADS=1 python benchmarks/general_bvps.py [name of a problem ...]
 
 Both get the problem in the form they like best: we a JAX function of an ODE of its own order, SciPy
 a first-order system of rows, with and without analytic Jacobians, from 5 and from 10 nodes; the
@@ -11,6 +11,7 @@ largest along the curve, and of the parameters, relative to the size of the solu
 from __future__ import annotations
 
 import itertools
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,11 +27,12 @@ from scipy.optimize import brentq
 import probgeo
 from probgeo import at, condition, periodic, robin, solvers
 
+RESULTS = Path(__file__).parent / "results" / "general_bvps.md"
 MEMBERS = 100
 ONE_BY_ONE = 10  # of them by SciPy
 TARGETS = (1e-3, 1e-5, 1e-7)
-RTOLS = 10.0 ** -np.arange(1, 10)
-TOLS = 10.0 ** -np.arange(1, 11)
+RTOLS = 10.0 ** -np.arange(2, 9)
+TOLS = 10.0 ** -np.arange(1, 10)
 T = 301  # times at which errors are seen
 
 
@@ -74,15 +76,15 @@ class Family:
         given = {"fun_jac": bound(self.jac), "bc_jac": bound(self.bc_jac)} if jacobians else {}
         return scipys(
             bound(self.rhs), bound(self.bc), t, self.start(t), self.p or None, tol=tol,
-            max_nodes=100_000, **given,
+            max_nodes=20_000, **given,
         )  # fmt: skip
 
     def truths(self, t: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Curves (B, T) and parameters (B, P), of the closed form or of SciPy at 1e-12."""
+        """Curves (B, T) and parameters (B, P), of the closed form or of SciPy at 1e-9."""
         if self.exact is not None:
             found = [self.exact(t, a) for a in members]
         else:
-            answers = [self.scipys(a, 1e-12) for a in members]
+            answers = [self.scipys(a, 1e-9, nodes=101) for a in members]
             assert all(answer.success for answer in answers)
             found = [(answer.sol(t)[0], answer.p if self.p else ()) for answer in answers]
         return np.array([y for y, _ in found]), np.array([p for _, p in found])
@@ -150,8 +152,14 @@ def fin(t, y, dy, a):
     return a**2 * y
 
 
+def force(t, a, xp):
+    """What makes exp(sin t) the periodic solution."""
+    y = xp.exp(xp.sin(t))
+    return y * (xp.cos(t) ** 2 - xp.sin(t) + 0.3 * xp.cos(t) + a) + y**3
+
+
 def swing(t, y, dy, a):
-    return -0.3 * dy - a * y - y**3 + jnp.exp(jnp.sin(t))
+    return -0.3 * dy - a * y - y**3 + force(t, a, jnp)
 
 
 def beam(t, y, dy, d2y, d3y, a):
@@ -187,7 +195,7 @@ FAMILIES = [
     ),
     Family(
         "Bratu, upper", bratu, *ENDS_ZERO, exact=bratu_exact(upper=True),
-        start=lambda t: np.array([12 * t * (1 - t), 12 - 24 * t]),
+        start=lambda t: np.array([15 * t * (1 - t), 15 - 30 * t]),
     ),
     Family(
         "Sturm-Liouville", wave, [at(0.0, y=0.0), at(1.0, y=0.0), condition(start_slope)],
@@ -212,12 +220,13 @@ FAMILIES = [
     Family(
         "periodic", swing, [periodic()],
         lambda t, y, p, a: np.array(
-            [y[1], -0.3 * y[1] - a * y[0] - y[0] ** 3 + np.exp(np.sin(t))]
+            [y[1], -0.3 * y[1] - a * y[0] - y[0] ** 3 + force(t, a, np)]
         ),
         lambda ya, yb, p, a: ya - yb,
         lambda t, y, p, a: companion(-a - 3 * y[0] ** 2, -0.3 + 0.0 * t),
         lambda ya, yb, p, a: (np.eye(2), -np.eye(2)),
-        (1.5, 3.0), lambda t: np.zeros((2, len(t))), (0.0, TURN),
+        (1.5, 3.0), lambda t: np.array([1 + 0.0 * t, 0.0 * t]), (0.0, TURN),
+        exact=lambda t, a: (np.exp(np.sin(t)), ()),
     ),
     Family(
         "beam", beam, [at(0.0, y=0.0, dy=0.0), at(1.0, d2y=0.0, d3y=0.0)],
@@ -298,16 +307,28 @@ def measured(family: Family) -> list[tuple]:
 
 
 def main() -> None:
-    lines, ratios = [], []
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    rows = {line.split("|")[1].strip(): [] for line in lines if line.startswith("| ")}
+    for line in lines:
+        if line.startswith("| "):
+            rows[line.split("|")[1].strip()].append(line)
     for family in FAMILIES:
+        if sys.argv[1:] and family.name not in sys.argv[1:]:
+            continue
+        rows[family.name] = []
         for goal, batch, alone, scipy in measured(family):
-            ratios.append((scipy / batch, scipy / alone))
             cells = [f"{1e3 * x:.3g}" for x in (batch, alone, scipy)]
-            cells += [f"{x:.1f}" for x in ratios[-1]]
-            lines.append(f"| {family.name} | {goal:g} | " + " | ".join(cells) + " |")
-            print(lines[-1], flush=True)
-    means = np.exp(np.mean(np.log(ratios), axis=0))
-    least = np.min(ratios, axis=0)
+            cells += [f"{scipy / batch:.1f}", f"{scipy / alone:.1f}"]
+            rows[family.name].append(f"| {family.name} | {goal:g} | " + " | ".join(cells) + " |")
+            print(rows[family.name][-1], flush=True)
+        write([line for one in FAMILIES for line in rows.get(one.name, [])])
+
+
+def write(lines: list[str]) -> None:
+    """The table so far, and what it comes to."""
+    times = np.array([[float(x) for x in line.split("|")[3:6]] for line in lines])
+    ratios = times[:, 2:] / times[:, :2]
+    means, least = np.exp(np.mean(np.log(ratios), axis=0)), np.min(ratios, axis=0)
     text = [
         "# General boundary value problems against SciPy",
         "",
@@ -318,11 +339,13 @@ def main() -> None:
         f"Faster than SciPy in batches: {means[0]:.1f} times in the geometric mean, {least[0]:.1f} "
         f"at least. Alone: {means[1]:.1f} times, {least[1]:.1f} at least.",
         "",
+        "Alone most of our time goes into a few thousand calls of Python and NumPy, whatever the "
+        "problem. The first mesh, of eight elements, is good for errors of 1e-4 and less.",
+        "",
         "| problem | error | batch, ms | alone, ms | SciPy, ms | SciPy / batch | SciPy / alone |",
         "|---|---|---|---|---|---|---|",
     ]
-    out = Path(__file__).parent / "results" / "general_bvps.md"
-    out.write_text("\n".join(text + lines) + "\n")
+    RESULTS.write_text("\n".join(text + lines) + "\n")
 
 
 if __name__ == "__main__":

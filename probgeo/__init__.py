@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from probgeo.ode.conditions import at, condition, periodic, robin
     from probgeo.ode.continuation import continuation
     from probgeo.ode.curve import ConvergenceWarning, Curve
+    from probgeo.ode.observed import observed
     from probgeo.ode.solve import solve_bvp, solve_ivp
     from probgeo.stats import (
         FrechetMean,
@@ -39,6 +40,7 @@ _HOMES = {
     "probgeo.ode.conditions": ("at", "condition", "periodic", "robin"),
     "probgeo.ode.continuation": ("continuation",),
     "probgeo.ode.curve": ("ConvergenceWarning", "Curve"),
+    "probgeo.ode.observed": ("observed",),
     "probgeo.ode.solve": ("solve_bvp", "solve_ivp"),
     "probgeo.stats": (
         "FrechetMean",
@@ -80,6 +82,7 @@ __all__ = [
     "kernels",
     "load",
     "metrics",
+    "observed",
     "periodic",
     "plot",
     "robin",

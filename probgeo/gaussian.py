@@ -9,6 +9,7 @@ from probgeo._checks import (
     as_covariance,
     as_float_array,
     as_generator,
+    as_numbers,
     as_whole_number,
     is_traced,
 )
@@ -21,8 +22,35 @@ SHOWN = 4  # numbers that `repr` spells out
 
 def covariance_factor(cov: np.ndarray) -> np.ndarray:
     """A (..., D, D) with A A' = cov. Works for singular covariances, where Cholesky does not."""
+    if np.isinf(cov).any():
+        raise ValueError("a variance is infinite, and nothing here determines it: give data=")
     eigenvalues, vectors = np.linalg.eigh(cov)
     return vectors * np.sqrt(np.maximum(eigenvalues, 0.0))[..., None, :]
+
+
+def root_and_flat(cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The symmetric A with A A = cov, and which components have infinite variances: unit columns.
+
+    cov (..., D, D) -> A (..., D, D), flat (..., D).
+    """
+    flat = np.isinf(np.diagonal(cov, axis1=-2, axis2=-1))
+    known = ~flat[..., :, None] & ~flat[..., None, :]
+    eigenvalues, vectors = np.linalg.eigh(np.where(known, cov, 0.0))
+    scaled = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))[..., None, :]
+    root = np.where(known, scaled @ np.swapaxes(vectors, -1, -2), 0.0)
+    return root + flat[..., None] * np.eye(cov.shape[-1]), flat
+
+
+def _as_prior(cov: Any, shape: tuple[int, ...]) -> Any:
+    """A covariance, of which some components may have an infinite variance and no covariances."""
+    if is_traced(cov) or not np.isinf(given := as_numbers("cov", cov)).any():
+        return as_covariance("cov", cov, shape)
+    flat = np.isposinf(given) & np.eye(shape[-1], dtype=bool)
+    apart = ~flat.any(axis=-1, keepdims=True) & ~flat.any(axis=-2, keepdims=True)
+    if (given[~apart & ~flat] != 0).any():
+        raise ValueError(f"cov must be zero beside an infinite variance, got {given}")
+    known = as_covariance("cov", np.where(flat, 0.0, given), shape)
+    return np.where(flat, np.inf, known)
 
 
 def with_error(mean: Any, std: Any) -> str:
@@ -47,7 +75,8 @@ class Gaussian:
     ----------
     mean : array (..., D)
     cov : array (..., D, D), optional
-        Symmetric positive semi-definite; it may be singular. Without it the value is certain.
+        Symmetric positive semi-definite; it may be singular. Without it the value is certain. An
+        infinite variance is that of a number of which only a first guess is known: data tell it.
 
     Examples
     --------
@@ -67,7 +96,7 @@ class Gaussian:
         if mean.ndim == 0:
             raise ValueError("mean must have shape (..., D), got a scalar")
         shape = (*mean.shape, mean.shape[-1])
-        cov = np.zeros(shape) if cov is None else as_covariance("cov", cov, shape)
+        cov = np.zeros(shape) if cov is None else _as_prior(cov, shape)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "cov", cov)
 
@@ -109,12 +138,12 @@ class ScalarGaussian(Gaussian):
 
     def __init__(self, mean: Any, cov: Any = 0.0) -> None:
         mean = as_float_array("mean", mean)
-        variance = as_float_array("cov", cov)
+        variance = as_numbers("cov", cov)
         if variance.shape not in ((), mean.shape):
             raise ValueError(f"cov must have shape {mean.shape}, got {variance.shape}")
         variance = np.broadcast_to(variance, mean.shape)
-        if np.any(variance < 0):
-            raise ValueError(f"cov must not be negative, got {variance}")
+        if not np.all(variance >= 0):
+            raise ValueError(f"cov must not be negative or NaN, got {variance}")
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "cov", np.array(variance))
 

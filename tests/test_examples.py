@@ -7,6 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from scipy.integrate import solve_bvp, solve_ivp
+from scipy.optimize import least_squares
 from sklearn.linear_model import LinearRegression
 
 from probgeo import Manifold, metrics
@@ -181,6 +182,26 @@ def check_bodies(found):
     assert direction @ tensor @ direction == pytest.approx(1.0)
     way = found["stout"].mean(0.0, derivative=1)
     np.testing.assert_allclose(found["thin"].mean(0.0, derivative=1), -way, atol=1e-6)
+
+
+def check_lotka_volterra(found):
+    def missed(z):
+        a, b, c, d = np.exp(z[:4])
+        there = solve_ivp(
+            lambda t, y: [y[0] * (a - b * y[1]), y[1] * (d * y[0] - c)], (0.0, found["END"]),
+            np.exp(z[4:]), t_eval=found["times"], rtol=1e-9, atol=1e-9, method="DOP853",
+        )  # fmt: skip
+        return ((there.y.T - found["counts"]) / found["NOISE"]).ravel()
+
+    best = least_squares(missed, found["posterior"].mean, diff_step=1e-6)
+    np.testing.assert_allclose(best.x, found["posterior"].mean, atol=2e-3)
+    flat = np.linalg.inv(best.jac.T @ best.jac)  # Gauss and Newton's, not Laplace's
+    np.testing.assert_allclose(found["posterior"].std, np.sqrt(np.diag(flat)), rtol=0.1)
+    curve = found["curve"]
+    assert curve.converged
+    np.testing.assert_allclose(curve.parameters.mean, np.exp(best.x[:4]), rtol=2e-3)
+    in_logs = curve.parameters.std / curve.parameters.mean
+    np.testing.assert_allclose(in_logs, np.sqrt(np.diag(flat))[:4], rtol=0.01)
 
 
 def check_mean_budget(found):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probgeo import Gaussian, ScalarGaussian
-from probgeo.gaussian import covariance_factor
+from probgeo.gaussian import covariance_factor, root_and_flat
 
 
 def random_cov(rng, d, rank=None):
@@ -67,12 +67,24 @@ def test_a_mean_may_be_a_value_that_jax_traces():
         ([1.0, 2.0], [[1.0, 0.5], [0.0, 1.0]], "cov must be symmetric"),
         ([1.0, 2.0], [[1.0, 2.0], [2.0, 1.0]], "cov must be positive semi-definite"),
         ([1.0], [[-1.0]], "cov must be positive semi-definite"),
-        ([1.0], [[np.inf]], "cov must be finite"),
+        ([1.0], [[np.nan]], "cov must be finite"),
+        ([1.0, 2.0], [[np.inf, 1.0], [1.0, 1.0]], "cov must be zero beside an infinite"),
     ],
 )
 def test_bad_input_is_named(mean, cov, message):
     with pytest.raises((ValueError, TypeError), match=message):
         Gaussian(mean, cov)
+
+
+def test_infinite_variances():
+    anything = Gaussian([1.0, 2.0], np.diag([np.inf, 0.04]))
+    np.testing.assert_allclose(anything.std, [np.inf, 0.2])
+    with pytest.raises(ValueError, match="variance is infinite"):
+        anything.sample(0, 2)
+    root, flat = root_and_flat(np.stack([anything.cov, [[2.0, 1.0], [1.0, 2.0]]]))
+    np.testing.assert_array_equal(flat, [[True, False], [False, False]])
+    np.testing.assert_allclose(root[0], np.diag([1.0, 0.2]), atol=1e-15)
+    np.testing.assert_allclose(root[1] @ root[1], [[2.0, 1.0], [1.0, 2.0]])
 
 
 def test_numbers_with_error_bars():

@@ -5,15 +5,20 @@ ODE has unknowns, its order times the dimension plus the unknown parameters. The
 rows of a matrix acting on the states (y, y', ...) at those times; others are functions.
 """
 
+import sys
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from probgeo._checks import as_covariance, as_float_array
 from probgeo.functions.in_numpy import derivative
-from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
+from probgeo.functions.memory import memory_of
+from probgeo.gaussian import Gaussian, ScalarGaussian, root_and_flat
 
 NAMES = ("y", "dy", "d2y", "d3y")
 
@@ -49,7 +54,7 @@ class Periodic:
         return "periodic()"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Nonlinear:
     """g(states at some times, p) = 0: see `condition`."""
 
@@ -153,7 +158,7 @@ def condition(g: Callable, *, times: Sequence[float] | None = None, noise: Any =
     --------
     >>> from probgeo import condition, solve_bvp
     >>> g = lambda ya, dya, yb, dyb: np.concatenate([ya**2 - 4.0, dyb - ya * dya])
-    >>> start = np.ones((5, 1))
+    >>> start = np.full((5, 1), 3.0)
     >>> free = lambda t, y, dy: 0.0 * y
     >>> curve = solve_bvp(free, (0.0, 1.0), conditions=[condition(g)], guess=start)
     >>> bool(abs(curve.mean(0.0)[0] - 2.0) < 1e-6)
@@ -183,6 +188,9 @@ class Conditions:
     functions : the others, with the numbers of their times
     n_rows : M, of all
     spread (B, M, R) or None : how values move with R standard normal numbers
+    flat (B, R) or None : which of these have an infinite variance instead
+    shift (B, M) : what the residuals are, instead of zero
+    together : those of the functions that may be called with all curves at once
     known (2, D) : whether the curve itself is given at the first and the last time
     """
 
@@ -194,12 +202,16 @@ class Conditions:
     spread: np.ndarray | None
     known: np.ndarray
     line: np.ndarray = field(repr=False)  # (B, J, D) values of the curve where given, else NaN
+    shift: np.ndarray | float = 0.0
+    flat: np.ndarray | None = None
+    together: list[Nonlinear] = field(default_factory=list)
 
     def residuals(self, members: np.ndarray, states: np.ndarray, p: np.ndarray) -> np.ndarray:
         """By how much they are missed (B, M), at states (B, J, q, D) and parameters (B, P)."""
         linear = np.einsum("ljqd,bjqd->bl", self.matrix, states) - self.values[members]
         others = [self._called(g, which, states, p) for g, which in self.functions]
-        return np.concatenate([linear, *others], axis=1)
+        shift = np.broadcast_to(self.shift, (len(self.values), self.n_rows))
+        return np.concatenate([linear, *others], axis=1) - shift[members]
 
     def derivatives(self, states: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Of the residuals by states and parameters (B, M, J q D + P)."""
@@ -223,20 +235,41 @@ class Conditions:
     ) -> np.ndarray:
         last = [p] if p.shape[1] else []
         flat = [states[:, j, m] for j in which for m in range(states.shape[2])]
+        if given in self.together:
+            return _evaluated(given, [x.T for x in flat + last]).T
         return np.stack([_numbers(given, [x[b] for x in flat + last]) for b in range(len(states))])
 
 
-def _numbers(given: Nonlinear, arguments: list[np.ndarray]) -> np.ndarray:
-    """g at one curve, in double precision whoever computes it."""
-    import sys
-    from contextlib import nullcontext
-
+def _evaluated(given: Nonlinear, arguments: list[np.ndarray]) -> np.ndarray:
+    """g in double precision, whoever computes it."""
     jax = sys.modules.get("jax")
     with jax.enable_x64(True) if jax is not None else nullcontext():
-        value = np.array(given.g(*arguments), dtype=float)
+        return np.array(given.g(*arguments), dtype=float)
+
+
+def _numbers(given: Nonlinear, arguments: list[np.ndarray]) -> np.ndarray:
+    """g at one curve (M,)."""
+    value = _evaluated(given, arguments)
     if value.ndim != 1:
         raise ValueError(f"{given} must return numbers (M,), got shape {value.shape}")
     return value
+
+
+def _is_for_many(given: Nonlinear, sizes: tuple[int, ...]) -> bool:
+    """Whether g, which is of one curve, gives the same at columns of arrays (D, B)."""
+    rng = np.random.default_rng(0)
+    columns = [rng.uniform(0.5, 1.5, (size, 3)) for size in sizes]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            one_by_one = [_evaluated(given, [x[:, b] for x in columns]) for b in range(3)]
+            together = _evaluated(given, columns)
+        except Exception:  # noqa: BLE001 (g may raise anything: it was not written for columns)
+            return False
+    expected = np.stack(one_by_one, axis=1)
+    return together.shape == expected.shape and np.allclose(
+        together, expected, rtol=1e-12, atol=1e-12, equal_nan=True
+    )
 
 
 @dataclass(frozen=True)
@@ -273,13 +306,16 @@ def compiled(
     t_span: tuple[float, float],
     order: int,
     dimension: int,
-    parameters: np.ndarray,
+    parameters: Any,
     guessed: tuple[int, ...] = (),
 ) -> tuple[Conditions, tuple[int, ...]]:
     """Conditions in the form that solvers use, checked, and the axes of the batch.
 
-    parameters (..., P): first guesses of the unknown ones; guessed: axes of the batch of the guess.
+    parameters (..., P): first guesses of the unknown ones, or a Gaussian, which is as many
+    conditions; guessed: axes of the batch of the guess.
     """
+    guesses = parameters.mean if isinstance(parameters, Gaussian) else parameters
+    P = guesses.shape[-1]
     for one in conditions:
         if not isinstance(one, Condition):
             raise TypeError(
@@ -299,9 +335,14 @@ def compiled(
     )
     if times[0] < t_span[0] or times[-1] > t_span[1]:
         raise ValueError(f"times of conditions must lie in {t_span}, got {times}")
-    batch = np.broadcast_shapes(
-        guessed, parameters.shape[:-1], *(rows.value.mean.shape[:-1] for _, rows in linear)
-    )
+    leading = [rows.value.mean.shape[:-1] for _, rows in linear]
+    try:
+        batch = np.broadcast_shapes(guessed, guesses.shape[:-1], *leading)
+    except ValueError as error:
+        raise ValueError(
+            "the leading (batch) axes of conditions, parameters, guess and data must broadcast, "
+            f"got {[*leading, guesses.shape[:-1], guessed]}"
+        ) from error
     B = int(np.prod(batch))
     place = {t: j for j, t in enumerate(times)}
     counts = [(str(one), rows.value.mean.shape[-1]) for one, rows in linear]
@@ -312,14 +353,14 @@ def compiled(
             matrix[row : row + len(rows.matrix), place[t]] = rows.matrix[:, j]
         row += len(rows.matrix)
     values = np.zeros((B, len(matrix)))
-    factors = []
+    covs = []
     row = 0
     for _, rows in linear:
         size = len(rows.matrix)
         mean = np.broadcast_to(rows.value.mean, (*batch, size))
         values[:, row : row + size] = mean.reshape(B, size)
-        cov = np.broadcast_to(rows.value.cov, (*batch, size, size)).reshape(B, size, size)
-        factors.append(covariance_factor(cov))
+        cov = np.broadcast_to(rows.value.cov, (*batch, size, size))
+        covs.append(cov.reshape(B, size, size))
         row += size
     result = Conditions(
         np.array(times),
@@ -331,27 +372,51 @@ def compiled(
         _known(matrix),
         _line(matrix, values),
     )
-    P = parameters.shape[-1]
     for one, which in result.functions:
         flat = [np.ones(dimension) for _ in range(len(which) * order)]
-        first = [parameters.reshape(-1, P)[0]] if P else []
-        size = len(_numbers(one, [*flat, *first]))
+        first = [guesses.reshape(-1, P)[0]] if P else []
+        try:
+            size = len(_numbers(one, [*flat, *first]))
+        except TypeError as error:
+            names = [
+                f"{'d' * min(m, 1)}{m if m > 1 else ''}y{j}" for j in which for m in range(order)
+            ]
+            called = ", ".join([*names, *["p"][:P]])
+            raise TypeError(f"{one} could not be called as g({called}): {error}") from error
+        sizes = tuple(len(x) for x in [*flat, *first])
+        if memory_of(one.g).note(("columns", sizes), partial(_is_for_many, one, sizes)):
+            result.together.append(one)
         counts.append((str(one), size))
         result.n_rows += size
         noise = np.zeros((size, size)) if one.noise is None else one.noise
         noise = noise * np.eye(size) if noise.ndim == 0 else noise
         cov = as_covariance("noise", noise, (size, size))
-        factors.append(np.broadcast_to(covariance_factor(cov), (B, size, size)))
+        covs.append(np.broadcast_to(cov, (B, size, size)))
+    prior = parameters if isinstance(parameters, Gaussian) else None
+    if prior is not None:
+        p, which = Nonlinear(_parameters_alone, None, None), [0, len(times) - 1]
+        result.functions.append((p, which))
+        result.together.append(p)
+        counts.append(("the Gaussian of parameters", P))
+        result.shift = np.zeros((B, result.n_rows + P))
+        result.shift[:, result.n_rows :] = np.broadcast_to(prior.mean, (*batch, P)).reshape(B, P)
+        result.n_rows += P
+        covs.append(np.broadcast_to(prior.cov, (*batch, P, P)).reshape(B, P, P))
     _check_number(counts, order, dimension, P)
     _check_rank(result, counts)
-    if any(np.any(factor) for factor in factors):
-        result.spread = np.zeros((B, result.n_rows, result.n_rows))
+    if any(np.any(cov) for cov in covs):
+        size = result.n_rows
+        result.spread, result.flat = np.zeros((B, size, size)), np.zeros((B, size), dtype=bool)
         row = 0
-        for factor in factors:
-            size = factor.shape[-1]
-            result.spread[:, row : row + size, row : row + size] = factor
-            row += size
+        for cov in covs:
+            end = row + cov.shape[-1]
+            result.spread[:, row:end, row:end], result.flat[:, row:end] = root_and_flat(cov)
+            row = end
     return result, batch
+
+
+def _parameters_alone(*states_and_parameters: np.ndarray) -> np.ndarray:
+    return states_and_parameters[-1]
 
 
 def _rows(one: Any, t_span: tuple[float, float], order: int, D: int) -> list[_Rows]:
@@ -395,7 +460,8 @@ def _of_components(value: dict[int, Any]) -> Gaussian:
     ]
     means = np.broadcast_arrays(*(part.mean for part in parts))
     variances = np.stack(np.broadcast_arrays(*(part.cov for part in parts), means[0])[:-1], axis=-1)
-    return Gaussian(np.stack(means, axis=-1), variances[..., None] * np.eye(len(parts)))
+    cov = np.where(np.eye(len(parts), dtype=bool), variances[..., None], 0.0)
+    return Gaussian(np.stack(means, axis=-1), cov)
 
 
 def _as_values(name: str, value: Any, size: int) -> Gaussian:

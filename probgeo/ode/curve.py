@@ -3,7 +3,7 @@
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -29,9 +29,10 @@ MESSAGES = (
     "the problem has no unique solution: its linearisation is singular, or nearly so",
     "steps are limited by stability, not by accuracy: the problem is stiff, try stiff=True",
     "the metric is not smooth here, and error bars assume that it is",
+    "the search for what the data make most likely did not settle",
 )
 OK, NOT_FINITE, OUT_OF_SWEEPS, STALLED, TOO_COARSE, UNFAITHFUL, SINGULAR, STIFF = range(8)
-NOT_SMOOTH = 8
+NOT_SMOOTH, UNSETTLED = 8, 9
 READING_CONVERGED = page("concepts/converged")
 
 
@@ -100,11 +101,10 @@ class Posterior(ABC):
 
 
 @dataclass(frozen=True)
-class Moved(Posterior):
-    """Posteriors over curves, each moved to another origin (B, D)."""
+class Changed(Posterior):
+    """Posteriors over curves that are other ones, in some way changed."""
 
-    posterior: Posterior
-    origin: np.ndarray
+    posterior: Any
 
     @property
     def count(self) -> int:
@@ -113,6 +113,13 @@ class Moved(Posterior):
     @property
     def dimension(self) -> int:
         return self.posterior.dimension
+
+
+@dataclass(frozen=True)
+class Moved(Changed):
+    """Posteriors over curves, each moved to another origin (B, D)."""
+
+    origin: np.ndarray
 
     def nodes(self, member: int) -> np.ndarray:
         return self.posterior.nodes(member)
@@ -220,6 +227,10 @@ class Curve:
         By how much the ODE is still missed, relative to the size of the solution.
     scale : array (...)
         Estimated scale of the numerical standard deviation.
+    log_likelihood : array (...)
+        Log density of the data along the curve, if there are any: given f and its parameters, over
+        uncertain initial or boundary values and numerical errors. Of values of infinite variance
+        the prior density is one.
     """
 
     posterior: Posterior
@@ -229,6 +240,7 @@ class Curve:
     n_evaluations: np.ndarray
     residual: np.ndarray
     scale: np.ndarray
+    log_likelihood: np.ndarray | None = field(default=None, kw_only=True)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -317,19 +329,18 @@ class Curve:
         numbers = np.arange(self.posterior.count).reshape(self.batch_shape)
         chosen = np.asarray(numbers[index])
         members: dict[str, Any] = {
-            field.name: np.asarray(value)[index]
-            for field in fields(self)
-            if np.shape(value := getattr(self, field.name)) == self.batch_shape
-            and isinstance(value, np.ndarray)
+            one.name: value.reshape(numbers.size, *value.shape[len(self.batch_shape) :])[chosen]
+            for one in fields(self)
+            if isinstance(value := getattr(self, one.name), np.ndarray)
         }
         return replace(self, posterior=self.posterior.take(chosen.ravel()), **members)
 
     def reshaped(self, batch_shape: tuple[int, ...]) -> Self:
         """The same members, along other axes."""
         values: dict[str, Any] = {
-            field.name: np.reshape(value, (*batch_shape, *value.shape[len(self.batch_shape) :]))
-            for field in fields(self)
-            if isinstance(value := getattr(self, field.name), np.ndarray)
+            one.name: np.reshape(value, (*batch_shape, *value.shape[len(self.batch_shape) :]))
+            for one in fields(self)
+            if isinstance(value := getattr(self, one.name), np.ndarray)
         }
         return replace(self, **values)
 
@@ -373,13 +384,16 @@ class Curve:
 
     def _columns(self) -> dict[str, Any]:
         """What there is to say of every member, by name."""
-        return {
+        columns = {
             "converged": np.asarray(self.converged),
             "message": np.asarray(self.message, dtype=object),
             "residual": self.residual,
             "n_evaluations": self.n_evaluations,
             "log_evidence": self.log_evidence,
         }
+        if self.log_likelihood is not None:
+            columns["log_likelihood"] = self.log_likelihood
+        return columns
 
     def _inside_jax(self) -> Any:
         """The same curve at times that a JAX transformation does not know yet."""
@@ -407,20 +421,20 @@ class CurveWithParameters(Curve):
     Attributes
     ----------
     parameters : Gaussian (..., P)
-        Their values, and how far they can be trusted: numerical errors, and uncertain conditions.
+        Their values, and how far they can be trusted: numerical errors, uncertain conditions, data.
+    parameter_mean (..., P), parameter_error (..., P, P) : covariance of the numerical error
+    parameter_columns (..., P, R) : how they move with the standard normal numbers behind conditions
     """
 
     parameter_mean: np.ndarray
-    parameter_cov: np.ndarray
+    parameter_error: np.ndarray
+    parameter_columns: np.ndarray
 
     @property
     def parameters(self) -> Gaussian:
-        return Gaussian.unchecked(self.parameter_mean, self.parameter_cov)
-
-    def __getitem__(self, index: Any) -> Self:
-        chosen = super().__getitem__(index)
-        mean, cov = self.parameter_mean[index], self.parameter_cov[index]
-        return replace(chosen, parameter_mean=mean, parameter_cov=cov)
+        columns = self.parameter_columns
+        cov = self.parameter_error + columns @ columns.swapaxes(-1, -2)
+        return Gaussian.unchecked(self.parameter_mean, cov)
 
 
 def joined_curves(parts: Sequence[Curve]) -> Curve:
@@ -429,9 +443,9 @@ def joined_curves(parts: Sequence[Curve]) -> Curve:
         return parts[0]
     kind = type(parts[0].posterior)
     values: Any = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts])
-        for field in fields(parts[0])
-        if field.name not in ("posterior", "t_span")
+        one.name: np.concatenate([getattr(part, one.name) for part in parts])
+        for one in fields(parts[0])
+        if isinstance(getattr(parts[0], one.name), np.ndarray)
     }
     posterior = kind.joined([part.posterior for part in parts])
     return type(parts[0])(posterior=posterior, t_span=parts[0].t_span, **values)

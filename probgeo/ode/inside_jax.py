@@ -9,6 +9,7 @@ them already: they are how the curve moves with uncertain data, for data of unit
 with the parameters.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,8 @@ from probgeo._checks import as_t_span, is_traced
 from probgeo.functions import as_field
 from probgeo.gaussian import Gaussian, covariance_factor
 from probgeo.ode.curve import OK, Curve, Source, as_source
+from probgeo.ode.fit import fitted
+from probgeo.ode.observed import Data, as_data_along
 from probgeo.ode.problem import Kind, as_data, common_shape
 from probgeo.ode.statement import Solved, Statement, as_times, at_times
 
@@ -41,16 +44,25 @@ class Inputs(NamedTuple):
     leaves: tuple
 
 
-def traced_initial(f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any) -> Any:
-    """What `solve_ivp` returns for data or parameters that are not known yet."""
-    return _traced(f, t_span, data, solver, None, args, "initial", order=len(data))
+def traced_initial(
+    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any, seen: Any = None
+) -> Any:
+    """What `solve_ivp` returns for numbers that are not known yet; `seen`: data along the curve."""
+    curve = _traced(f, t_span, data, solver, None, args, "initial", order=len(data))
+    return curve.given(seen)
 
 
 def traced_boundary(
-    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, guess: Any, args: Any
+    f: Callable,
+    t_span: Any,
+    data: dict[str, Any],
+    solver: Any,
+    guess: Any,
+    args: Any,
+    seen: Any = None,
 ) -> Any:
-    """What `solve_bvp` returns for data or parameters that are not known yet."""
-    return _traced(f, t_span, data, solver, guess, args, "boundary", order=2)
+    """What `solve_bvp` returns for numbers that are not known yet; `seen`: data along the curve."""
+    return _traced(f, t_span, data, solver, guess, args, "boundary", order=2).given(seen)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -76,16 +88,33 @@ class TracedCurve:
     True
     """
 
-    def __init__(self, statement: Statement, inputs: Inputs) -> None:
-        self._statement, self._inputs = statement, inputs
+    def __init__(self, statement: Statement, inputs: Inputs, data: Data | None = None) -> None:
+        self._statement, self._inputs, self._data = statement, inputs, data
         self.t_span = statement.t_span
 
-    def tree_flatten(self) -> tuple[tuple, Statement]:
-        return tuple(self._inputs), self._statement
+    def tree_flatten(self) -> tuple[tuple, tuple]:
+        seen = None if self._data is None else (self._data.x, self._data.noise)
+        return (*self._inputs, seen), (self._statement, self._data)
 
     @classmethod
-    def tree_unflatten(cls, statement: Statement, inputs: tuple) -> "TracedCurve":
-        return cls(statement, Inputs(*inputs))
+    def tree_unflatten(cls, known: tuple, arrays: tuple) -> "TracedCurve":
+        (statement, data), (*inputs, seen) = known, arrays
+        if data is not None:
+            data = replace(data, x=seen[0], noise=seen[1])
+        return cls(statement, Inputs(*inputs), data)
+
+    def given(self, seen: Any) -> "TracedCurve":
+        """The same curve, with data along it."""
+        if seen is None:
+            return self
+        if self._inputs.covs:
+            raise TypeError(
+                "data along curves with uncertain initial or boundary values are not available "
+                "inside JAX: give values that are certain, differentiate by these too, and add "
+                "the log of their prior density to log_likelihood"
+            )
+        data = as_data_along(seen, self.t_span, self._statement.order, self.dimension)
+        return TracedCurve(self._statement, self._inputs, data)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -169,6 +198,22 @@ class TracedCurve:
         return self._diagnostic("log_evidence")
 
     @property
+    def log_likelihood(self) -> jax.Array | None:
+        """Log density of the data along the curve; numerical errors count as constant noise."""
+        data = self._data
+        if data is None:
+            return None
+        missed = data.x - data.of(lambda m: self.mean(data.times, m), jnp)
+        still = TracedCurve(self._statement, jax.lax.stop_gradient(self._inputs))
+        first, second = data.times[:, None], data.times[None, :]
+        error = data.covariances(lambda m, n: still.cov(first, second, (m, n), "numerical"), jnp)
+        factor = jnp.linalg.cholesky(data.noise + error)
+        scaled = jax.scipy.linalg.solve_triangular(factor, missed[..., None], lower=True)
+        volume = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(axis=-1)
+        n = missed.shape[-1]
+        return -0.5 * (scaled**2).sum(axis=(-2, -1)) - volume - 0.5 * n * math.log(2 * math.pi)
+
+    @property
     def n_evaluations(self) -> jax.Array:
         return self._diagnostic("n_evaluations")
 
@@ -191,6 +236,8 @@ class TracedCurve:
             factors = [covariance_factor(cov.astype(float)) for cov in arrays[1]]
             spread = np.stack([x.reshape(-1, *x.shape[-2:]) for x in factors], axis=1)
             problem = replace(problem, spread=spread)
+        if self._data is not None:
+            return fitted(problem, self._statement.solver, self._statement.guess, self._data)
         return self._statement.solver.solve(problem, self._statement.guess)
 
     def __repr__(self) -> str:

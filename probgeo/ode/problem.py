@@ -1,7 +1,7 @@
 """An ODE with its (uncertain) data: what every solver gets."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 from probgeo._checks import as_float_array, as_t_span, as_whole_number
 from probgeo.functions import Field, as_field
 from probgeo.functions.trees import as_parameter, leaves_of, rebuilt
-from probgeo.gaussian import Gaussian, covariance_factor
+from probgeo.gaussian import Gaussian, root_and_flat
 from probgeo.ode.conditions import Conditions, compiled, dimension_of
 from probgeo.ode.singular import WithSingularTerm, check_smooth_start
 
@@ -34,6 +34,10 @@ class Problem:
         all are certain.
     batch_shape : tuple
         Axes of the batch as the user has them; B is their product.
+    flat : array (B, C D) or None
+        Which columns of uncertain data have an infinite variance instead.
+    events : tuple of Event
+        What is watched along the way.
     with_args : bool
         Whether derivatives of the solution by the parameters of f are wanted as well, as columns
         behind those of the data.
@@ -48,6 +52,8 @@ class Problem:
     spread: np.ndarray | None
     batch_shape: tuple[int, ...]
     with_args: bool = False
+    flat: np.ndarray | None = None
+    events: tuple[Any, ...] = ()
 
     @property
     def count(self) -> int:
@@ -70,6 +76,12 @@ class Problem:
         for c in range(conditions):
             out[:, c, :, c * dimension : (c + 1) * dimension] = self.spread[:, c]
         return out
+
+    def moved(self, xi: np.ndarray) -> "Problem":
+        """With data that far (B, R) from their means, in their standard normal numbers."""
+        columns = self.columns()
+        change = 0.0 if columns is None else np.einsum("bcdr,br->bcd", columns, xi)
+        return replace(self, values=self.values + change)
 
     def at_start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows (t, state, member) where the solver starts, along the straight line."""
@@ -116,6 +128,20 @@ class ConditionedProblem:
     def duration(self) -> float:
         return self.t1 - self.t0
 
+    @property
+    def flat(self) -> np.ndarray | None:
+        return self.conditions.flat
+
+    def columns(self) -> np.ndarray | None:
+        """How values of conditions move with R independent standard normal numbers: (B, M, R)."""
+        return self.conditions.spread
+
+    def moved(self, xi: np.ndarray) -> "ConditionedProblem":
+        """With conditions that far (B, R) from their means, in their standard normal numbers."""
+        known = self.conditions
+        change = 0.0 if known.spread is None else np.einsum("bmr,br->bm", known.spread, xi)
+        return replace(self, conditions=replace(known, shift=known.shift + change))
+
     @cached_property
     def field(self) -> Field:
         """f, where no parameter is unknown."""
@@ -142,8 +168,12 @@ def conditioned_problem(
     args: Any,
     guessed: tuple[int, ...],
     S: Any = None,
+    also: tuple[int, ...] = (),
 ) -> ConditionedProblem:
-    """Validate and normalise what `solve_bvp` was given with conditions."""
+    """Validate and normalise what `solve_bvp` was given with conditions.
+
+    guessed: shape (..., D) of the guess, () without one; also: axes of a batch from elsewhere.
+    """
     t0, t1 = as_t_span(t_span)
     if as_whole_number("order", order, 1) > 4:
         raise ValueError(f"order must be at most 4, got {order}")
@@ -153,12 +183,21 @@ def conditioned_problem(
         dimension = len(S)
     if dimension is None:
         dimension = dimension_of(listed, guessed)
-    first = as_float_array("parameters", [] if parameters is None else parameters)
+    prior = parameters if isinstance(parameters, Gaussian) else None
+    given = [] if parameters is None else parameters
+    first = as_float_array("parameters", given) if prior is None else prior.mean
     if first.ndim == 0:
         raise ValueError("parameters must have shape (..., P), got a number")
     if first.shape[-1] and isinstance(f, Field):
         raise TypeError("f must be a function of p, not a Field, where parameters are unknown")
-    found, batch = compiled(listed, (t0, t1), order, dimension, first, guessed[:-1])
+    found, batch = compiled(
+        listed,
+        (t0, t1),
+        order,
+        dimension,
+        first if prior is None else prior,
+        np.broadcast_shapes(guessed[:-1], also),
+    )
     if S is not None:
         if len(S) != dimension:
             raise ValueError(f"S must have shape (D, D) with D = {dimension}, got {S.shape}")
@@ -187,37 +226,50 @@ def _as_singular(S: Any, order: int) -> np.ndarray:
 
 
 def initial_value_problem(
-    f: Callable | Field, t_span: Any, data: dict[str, Any], args: Any = None
+    f: Callable | Field,
+    t_span: Any,
+    data: dict[str, Any],
+    args: Any = None,
+    also: tuple[int, ...] = (),
 ) -> Problem:
-    """Validate and normalise what `solve_ivp` was given; `data` by name, y0 and its derivatives."""
-    return _problem(f, t_span, data, args, "initial", order=len(data))
+    """Validate and normalise what `solve_ivp` was given; `data` by name, y0 and its derivatives.
+
+    `also`: axes of a batch that come from elsewhere.
+    """
+    return _problem(f, t_span, data, args, "initial", len(data), also)
 
 
 def boundary_value_problem(
-    f: Callable | Field, t_span: Any, ya: Any, yb: Any, args: Any = None
+    f: Callable | Field, t_span: Any, ya: Any, yb: Any, args: Any = None, also: tuple = ()
 ) -> Problem:
     """Validate and normalise what `solve_bvp` was given."""
-    return _problem(f, t_span, {"ya": ya, "yb": yb}, args, "boundary", order=2)
+    return _problem(f, t_span, {"ya": ya, "yb": yb}, args, "boundary", 2, also)
 
 
 def _problem(
-    f: Callable | Field, t_span: Any, data: dict[str, Any], args: Any, kind: Kind, order: int
+    f: Callable | Field,
+    t_span: Any,
+    data: dict[str, Any],
+    args: Any,
+    kind: Kind,
+    order: int,
+    also: tuple[int, ...],
 ) -> Problem:
     t0, t1 = as_t_span(t_span)
     gaussians = {name: as_data(name, value) for name, value in data.items()}
     *batch, dimension = common_shape({name: g.mean.shape for name, g in gaussians.items()})
+    batch = list(np.broadcast_shapes(tuple(batch), also))
     shape = (*batch, dimension)
     means = [np.broadcast_to(g.mean, shape).reshape(-1, dimension) for g in gaussians.values()]
-    spread = None
+    spread = flat = None
     if any(np.any(g.cov) for g in gaussians.values()):
-        factors = [
-            np.broadcast_to(covariance_factor(g.cov), (*shape, dimension))
-            for g in gaussians.values()
-        ]
-        spread = np.stack([x.reshape(-1, dimension, dimension) for x in factors], axis=1)
+        covs = [np.broadcast_to(g.cov, (*shape, dimension)) for g in gaussians.values()]
+        together = np.stack([x.reshape(-1, dimension, dimension) for x in covs], axis=1)
+        spread, flat = root_and_flat(together)
+        flat = flat.reshape(len(flat), -1)
     values = np.stack(means, axis=1)
     field = as_field(f, order, dimension, args=args, batch_shape=tuple(batch))
-    return _checked(Problem(field, t0, t1, order, kind, values, spread, tuple(batch)))
+    return _checked(Problem(field, t0, t1, order, kind, values, spread, tuple(batch), flat=flat))
 
 
 def _checked(problem: Problem) -> Problem:

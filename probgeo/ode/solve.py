@@ -11,10 +11,14 @@ from probgeo.functions.trees import leaves_of
 from probgeo.gaussian import Gaussian
 from probgeo.ode.conditions import Condition, at
 from probgeo.ode.curve import NOT_FINITE, OK, Curve, warn
+from probgeo.ode.events import CurveWithEvents, as_events, with_events
+from probgeo.ode.fit import fitted
 from probgeo.ode.guess import Guess, shape_of_guess
 from probgeo.ode.markov import Markov
+from probgeo.ode.observed import as_data_along, batch_of, listed
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import (
+    ConditionedProblem,
     Problem,
     boundary_value_problem,
     conditioned_problem,
@@ -25,7 +29,7 @@ from probgeo.ode.problem import (
 class Solver(Protocol):
     """What `solver=` takes: see `probgeo.solvers`."""
 
-    def solve(self, problem: Problem, guess: Any = None) -> Curve: ...
+    def solve(self, problem: Any, guess: Any = None) -> Curve: ...
 
 
 def solve_ivp(
@@ -38,6 +42,8 @@ def solve_ivp(
     *,
     solver: Solver | None = None,
     args: Any = None,
+    data: Any = None,
+    events: Any = None,
 ) -> Curve:
     """Posterior over the solution of an initial value problem.
 
@@ -56,6 +62,14 @@ def solve_ivp(
     args : pytree of arrays, optional
         Parameters of f, which is then called with them last. Each array has the batch axes of the
         values in front, so that every member of a batch has parameters of its own.
+    data : optional
+        Noisy data along the curve, `observed(...)` or a list of these. They tell about the initial
+        values as far as these are Gaussians, and the curve has a `log_likelihood`.
+    events : function or list of functions, optional
+        g(t, y, ...) with arguments as f, one number at a point, whose zeros are sought. With an
+        attribute `terminal` that is true (or n) a member stops at the first (or n-th); `direction`
+        is positive for zeros from below only, negative for those from above. The curve then has
+        `t_events`, `y_events` and `t_end`, with error bars.
 
     Returns
     -------
@@ -69,12 +83,18 @@ def solve_ivp(
     >>> curve.mean([0.0, 2.0]).shape
     (2, 1)
     """
-    data = _initial_data(y0, dy0, d2y0, d3y0)
-    if _is_traced(data, args):
+    values = _initial_data(y0, dy0, d2y0, d3y0)
+    if _is_traced(values, args, data):
+        if events is not None:
+            raise TypeError("events are not available inside JAX transformations")
         from probgeo.ode.inside_jax import traced_initial
 
-        return traced_initial(f, t_span, data, as_solver(solver), args)
-    return _solve(initial_value_problem(f, t_span, data, args), solver, None)
+        return traced_initial(f, t_span, values, as_solver(solver), args, data)
+    problem = initial_value_problem(f, t_span, values, args, batch_of(data))
+    watched = as_events(events, problem.order, problem.dimension, args, problem.batch_shape)
+    if watched and (data is not None or not isinstance(as_solver(solver), Markov)):
+        raise TypeError("events need solvers.Markov, and curves without data")
+    return _solve(replace(problem, events=watched), solver, None, data)
 
 
 def solve_bvp(
@@ -91,6 +111,7 @@ def solve_bvp(
     solver: Solver | None = None,
     guess: Guess | None = None,
     args: Any = None,
+    data: Any = None,
 ) -> Curve:
     """Posterior over the solution of a boundary value problem.
 
@@ -109,10 +130,10 @@ def solve_bvp(
     conditions : list, optional
         What else is known of the solution: `at`, `robin`, `periodic` and `condition`, as many
         numbers in all, ya and yb included, as there are unknowns: order D + P.
-    parameters : array (..., P), optional
+    parameters : array (..., P) or Gaussian, optional
         First guesses of unknown parameters p, found with the curve: f gets p (P,) last (or the pair
         (p, args), if there are args), so do functions in conditions. The result has them as
-        `parameters`, a Gaussian.
+        `parameters`, a Gaussian. A Gaussian is what is known of them, as good as P conditions.
     order : int
         Of the ODE, 1 to 4.
     dimension : int, optional
@@ -128,6 +149,8 @@ def solve_bvp(
     args : pytree of arrays, optional
         Parameters of f, which is then called with them last. Each array has the batch axes of the
         values in front, so that every member of a batch has parameters of its own.
+    data : optional
+        As for `solve_ivp`; data tell about conditions with Gaussians or noise, and parameters.
 
     Returns
     -------
@@ -150,31 +173,28 @@ def solve_bvp(
     True
     """
     general = conditions is not None or parameters is not None or order != 2 or S is not None
-    if _is_traced({"ya": ya, "yb": yb, "parameters": parameters}, args):
+    if _is_traced({"ya": ya, "yb": yb, "parameters": parameters}, args, data):
         if general:
             raise TypeError(
                 "conditions, parameters and order are not available inside JAX transformations"
             )
         from probgeo.ode.inside_jax import traced_boundary
 
-        return traced_boundary(f, t_span, {"ya": ya, "yb": yb}, as_solver(solver), guess, args)
+        values = {"ya": ya, "yb": yb}
+        return traced_boundary(f, t_span, values, as_solver(solver), guess, args, data)
     if not general:
         if ya is None or yb is None:
             raise TypeError("solve_bvp needs ya and yb, or conditions")
-        return _solve(boundary_value_problem(f, t_span, ya, yb, args), solver, guess)
-    method = as_solver(solver)
-    if not isinstance(method, Markov):
-        raise TypeError(f"conditions need solvers.Markov, got {type(method).__name__}")
+        problem = boundary_value_problem(f, t_span, ya, yb, args, batch_of(data))
+        return _solve(problem, solver, guess, data)
+    if conditions is not None and not isinstance(conditions, list | tuple):
+        raise TypeError(f"conditions must be a list, got {conditions!r}")
     ends = [at(t, y=y) for t, y in zip(as_t_span(t_span), (ya, yb), strict=True) if y is not None]
-    problem = conditioned_problem(
+    general_problem = conditioned_problem(
         f, t_span, [*ends, *(conditions or ())], order, dimension, parameters, args,
-        shape_of_guess(guess, as_t_span(t_span)[0]), S,
+        shape_of_guess(guess, as_t_span(t_span)[0]), S, batch_of(data),
     )  # fmt: skip
-    from probgeo.ode.markov.general import solve_general
-
-    curve = _with_error_bars(solve_general(problem, method, guess))
-    warn(curve, "solutions", stacklevel=2)
-    return curve
+    return _solve(general_problem, solver, guess, data)
 
 
 def as_solver(solver: Any) -> Solver:
@@ -196,11 +216,25 @@ def _initial_data(*values: Any) -> dict[str, Any]:
     return given
 
 
-def _solve(problem: Problem, solver: Any, guess: Any) -> Curve:
+def _solve(problem: Problem | ConditionedProblem, solver: Any, guess: Any, data: Any) -> Curve:
     method = as_solver(solver)
+    if not isinstance(method, Markov) and (data or isinstance(problem, ConditionedProblem)):
+        what = "data" if data else "conditions"
+        raise TypeError(f"{what} need solvers.Markov, got {type(method).__name__}")
+    if data is None and problem.flat is not None and problem.flat.any():
+        raise ValueError(
+            "infinite variances are for values that data tell: give data=observed(...)"
+        )
     if not problem.count:
         return _empty(problem)
-    curve = _with_error_bars(method.solve(problem, guess))
+    if data is None:
+        curve = method.solve(problem, guess)
+        if isinstance(problem, Problem) and problem.events:
+            curve = with_events(curve, problem.events, problem.order)
+    else:
+        along = as_data_along(data, (problem.t0, problem.t1), problem.order, problem.dimension)
+        curve = fitted(problem, method, guess, along)
+    curve = _with_error_bars(curve)
     warn(curve, "solutions", stacklevel=3)
     return curve
 
@@ -211,24 +245,26 @@ def _with_error_bars(curve: Curve) -> Curve:
     with np.errstate(all="ignore"):
         known = np.isfinite(curve.posterior.std(middle, 0, "numerical")).all(axis=(1, 2))
     known = known.reshape(curve.batch_shape) & np.isfinite(curve.scale)
+    if isinstance(curve, CurveWithEvents):  # members that ended early have none in the middle
+        known |= curve.ends[..., 0] < middle[0]
     lost = (curve.status == OK) & ~known
     return replace(curve, status=np.where(lost, NOT_FINITE, curve.status)) if lost.any() else curve
 
 
-def _empty(problem: Problem) -> Curve:
+def _empty(problem: Problem | ConditionedProblem) -> Curve:
     """The answer to no problem at all, in the shape of the batch."""
-    posterior = PiecewisePosterior.empty(
-        problem.dimension, problem.order, problem.kind == "boundary"
-    )
+    pinned = isinstance(problem, ConditionedProblem) or problem.kind == "boundary"
+    posterior = PiecewisePosterior.empty(problem.dimension, problem.order, pinned)
     count = np.zeros(problem.batch_shape, dtype=np.int64)
     number = np.zeros(problem.batch_shape)
     t_span = (problem.t0, problem.t1)
     return Curve(posterior, t_span, count, number, count, number, number)
 
 
-def _is_traced(data: dict[str, Any], args: Any) -> bool:
+def _is_traced(values: dict[str, Any], args: Any, data: Any) -> bool:
     """Whether a JAX transformation is under way that the answer has to take part in."""
     parts = [
-        x for v in data.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))
+        x for v in values.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))
     ]
-    return is_traced(*parts, *leaves_of(args))
+    seen = [x for one in listed(data) for x in (one.x, one.noise)]
+    return is_traced(*parts, *leaves_of(args), *seen)

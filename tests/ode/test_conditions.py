@@ -374,3 +374,34 @@ def test_a_problem_without_solution_is_told():
     with pytest.warns(ConvergenceWarning):
         curve = solve_bvp(too_hot, (0.0, 1.0), conditions=[at(0, y=0.0), at(1, y=0.0)])
     assert not curve.converged
+
+
+def test_functions_are_called_with_all_curves_at_once_only_where_that_is_the_same():
+    """The distance from the origin mixes components, and the curves, if it is given all of them."""
+    seen = []
+
+    def radius(ya, yb):
+        seen.append(np.shape(ya))
+        return np.array([np.linalg.norm(ya) - 2.0, yb[0] - yb[1]])
+
+    def first(ya, yb):
+        return np.array([ya[0] - 1.0, yb[0] - yb[1]])
+
+    turn = lambda t, y: jnp.array([y[1], -y[0]])  # noqa: E731
+    start = np.tile([1.0, 1.5], (3, 5, 1)) * np.array([0.9, 1.0, 1.1])[:, None, None]
+    for g in (radius, first):
+        curve = solve_bvp(turn, (0, 1), conditions=[condition(g)], order=1, guess=start)
+        assert curve.converged.all()
+        for y0, y1 in zip(curve.mean(0.0), curve.mean(1.0), strict=True):
+            np.testing.assert_allclose(g(y0, y1), 0.0, atol=1e-7)
+    assert seen[-1] == (2,)
+
+
+def test_how_conditions_are_given_wrongly_is_said():
+    swing = lambda t, y, dy: -y  # noqa: E731
+    with pytest.raises(TypeError, match="conditions must be a list"):
+        solve_bvp(swing, (0, 1), conditions=at(0, y=0.0))
+    with pytest.raises(TypeError, match=r"could not be called as g\(y0, dy0, y1, dy1\)"):
+        solve_bvp(swing, (0, 1), conditions=[condition(lambda ya, yb: ya)])
+    with pytest.raises(ValueError, match=r"must broadcast, got \[\(3,\), \(2,\)"):
+        solve_bvp(swing, (0, 1), conditions=[at(0, y=np.zeros((3, 1))), at(1, y=np.ones((2, 1)))])

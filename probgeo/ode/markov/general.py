@@ -29,6 +29,7 @@ from probgeo.ode.markov.collocation import largest_of
 from probgeo.ode.markov.defect import DRAWS, random_signs
 from probgeo.ode.markov.errors import DECAY
 from probgeo.ode.markov.mesh import wanted
+from probgeo.ode.markov.newton import FAST, ROUNDING, SHORTEST
 from probgeo.ode.markov.orbits import LinearisedOrbits, Orbits, Step, pieces, rule
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import ConditionedProblem
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
 
 FIRST_ELEMENTS = (8, 32, 128)  # of the first mesh of every attempt, at equal steps
-FAST = 0.25  # contraction at which one more step is taken before new Jacobians
-ROUNDING = 1e-13  # relative length of steps that mean nothing
-SHORTEST = 1e-3  # share of a step below which it is given up
 # Least share of the variance with random signs in that of a parameter, whose error may be small by
 # chance: the share of a chi-squared number (one degree of freedom) that is lower is one in four.
 LEAST = 0.1
@@ -223,10 +221,13 @@ def _finite(curves: Orbits, missed: tuple) -> np.ndarray:
 
 
 def _sizes(curves: Orbits, step: Step) -> tuple[np.ndarray, np.ndarray]:
-    """What steps are measured by: of every derivative (B, q), and of parameters (B, P)."""
+    """What steps are measured by: of every derivative (B, q), and of parameters (B, P).
+
+    A derivative by time from 0 to 1 that is smaller than those below it counts for as little.
+    """
     both = np.maximum(np.abs(curves.y), np.abs(step.z)).max(axis=2)
     of_states = np.maximum.reduceat(both, curves.offsets[:-1])
-    return of_states, np.maximum(np.abs(curves.p), np.abs(step.p))
+    return np.maximum.accumulate(of_states, axis=1), np.maximum(np.abs(curves.p), np.abs(step.p))
 
 
 def _norm(curves: Orbits, step: Step, sizes: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -480,10 +481,9 @@ class Work:
         cov = found.parameters[members]
         if status == SINGULAR:
             cov = np.full_like(cov, np.inf)
-        spread = None
+        spread, by_data = None, np.zeros((*own.p.shape, 0))
         if problem.conditions.spread is not None:
             spread, by_data = self._spread(curves, found.data, members)
-            cov = cov + by_data @ by_data.swapaxes(1, 2)
         posterior = PiecewisePosterior(
             problem.t0 + problem.duration * own.t,
             own.offsets,
@@ -505,7 +505,7 @@ class Work:
         )
         answer = Curve(*values)
         if own.p.shape[1]:
-            answer = CurveWithParameters(*values, own.p, cov)
+            answer = CurveWithParameters(*values, own.p, cov, by_data)
         self.answers.append((chosen, answer))
 
     def _spread(

@@ -5,7 +5,7 @@ from typing import Any
 
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.ode.curve import Curve
-from probgeo.ode.problem import Problem
+from probgeo.ode.problem import ConditionedProblem, Problem
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,13 @@ class Markov:
         as_whole_number("max_points", self.max_points, 3)
         as_whole_number("iterations", self.iterations, 1)
 
-    def solve(self, problem: Problem, guess: Any = None) -> Curve:
+    def solve(self, problem: Problem | ConditionedProblem, guess: Any = None) -> Curve:
         """Posterior curves for a batch of problems; `solve_ivp` and `solve_bvp` call this."""
         # imported here, because most callers need one of them only
+        if isinstance(problem, ConditionedProblem):
+            from probgeo.ode.markov.general import solve_general
+
+            return solve_general(problem, self, guess)
         if problem.kind == "initial":
             from probgeo.ode.markov.initial import solve_initial
 

@@ -20,6 +20,7 @@ LARGEST = 4.0  # factor by which a step grows or shrinks
 LONGEST = 0.25  # step, as a share of the interval: what lies between few evaluations is not seen
 TIMID = 1e-3  # error of a first step over its tolerance, below which it is taken again
 ENDED_LOST, ENDED_LONG = 2, 3  # how `take_steps` says that a member left before the end
+ENDED_STOPPED = 4  # at a terminal event
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,17 @@ class Walk(ABC):
     """Members on their way: those that have not arrived yet, and the steps taken so far."""
 
     exponent: ClassVar[float]  # of the error estimate of a step, as a power of its length
-    carried: ClassVar[tuple[str, ...]] = ("active", "t", "y", "h", "slopes", "size", "retried")
+    carried: ClassVar[tuple[str, ...]] = (
+        "active",
+        "t",
+        "y",
+        "h",
+        "slopes",
+        "size",
+        "retried",
+        "seen",
+        "left",
+    )
 
     def __init__(self, problem: Problem, members: np.ndarray, demand: Demand) -> None:
         self.field, self.members, self.demand = problem.field, members, demand
@@ -107,8 +118,13 @@ class Walk(ABC):
         self.y = np.array(start.reshape(count, -1))
         self.size = np.abs(start).max(axis=2)
         self.retried = np.zeros(count, dtype=bool)
+        self.terminal = [event for event in problem.events if np.isfinite(event.count)]
+        self.stopped = np.zeros(count, dtype=bool)
+        self.seen = np.zeros((count, len(self.terminal)))  # their values at the last node
+        self.left = np.tile([event.count for event in self.terminal], (count, 1))
         self.slopes = np.array(self.values(self.t, self.y))
         self.h = self._first_steps()
+        self.seen = self._events()
         self.longest = LONGEST * (t1 - t0)
         self.limits = np.array(
             [t0, t1, self.exponent, SAFETY, 1.0 / LARGEST, LARGEST, TIMID, self.longest]
@@ -132,7 +148,8 @@ class Walk(ABC):
         *columns, accepted = (np.concatenate(column) for column in zip(*self.history, strict=True))
         member, t, h, *record = (column[accepted] for column in columns)
         pieces = self.pieces(member, t, h, tuple(record))
-        return in_order(member, t, h, pieces, self.reached, self.t1, self.status, self.evaluations)
+        ends = np.where(self.stopped, self.reached, self.t1)
+        return in_order(member, t, h, pieces, self.reached, ends, self.status, self.evaluations)
 
     def values(self, t: np.ndarray, y: np.ndarray, active: np.ndarray | None = None) -> np.ndarray:
         """f (A, D) at one point of every active member, or of these."""
@@ -208,6 +225,8 @@ class Walk(ABC):
         )
         self.unstable[active] += accepted & stiff
         self.accepted(accepted, h, record)
+        if self.terminal:
+            self._watch(ended)
         if ended.any():
             self.reached[active] = self.t
             limited = self.unstable[active] > 0.25 * demand.most
@@ -215,6 +234,23 @@ class Walk(ABC):
             self.status[active[ended == ENDED_LONG]] = TOO_COARSE
             self.status[active[(ended == ENDED_LONG) & limited]] = STIFF
             self._keep(ended == 0)
+
+    def _events(self) -> np.ndarray:
+        """Values (A, events) of the terminal ones at the last node of every active member."""
+        states = self.y.reshape(len(self.y), self.order, self.dimension)
+        members = self.members[self.active]
+        values = [event.values(self.t, states, members) for event in self.terminal]
+        return np.stack(values, axis=1) if values else self.seen[: len(self.y)]
+
+    def _watch(self, ended: np.ndarray) -> None:
+        """Stop members (A,) that a terminal event has met often enough."""
+        now = self._events()
+        for k, event in enumerate(self.terminal):
+            self.left[:, k] -= event.crossed(self.seen[:, k], now[:, k])
+        self.seen = now
+        met = (self.left <= 0).any(axis=1) & (ended != ENDED_LOST)
+        self.stopped[self.active[met]] = True
+        ended[met] = ENDED_STOPPED
 
     def accepted(  # noqa: B027 (most have nothing to remember)
         self, accepted: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
@@ -248,23 +284,23 @@ def in_order(
     h: np.ndarray,
     pieces: np.ndarray,
     reached: np.ndarray,
-    t1: float,
+    ends: np.ndarray,
     status: np.ndarray,
     evaluations: np.ndarray,
 ) -> Steps:
     """Steps (member, where they start, lengths, pieces) as a ragged batch.
 
-    Members that did not get further than `reached` (B,) go on from there to t1 with NaN.
+    Members that did not get further than `reached` (B,) go on from there to their ends with NaN.
     """
-    lost = np.flatnonzero(reached < t1)
+    lost = np.flatnonzero(reached < ends)
     member = np.concatenate([member, lost])
     order = np.argsort(member, kind="stable")
     t = np.concatenate([t, reached[lost]])[order]
-    h = np.concatenate([h, t1 - reached[lost]])[order]
+    h = np.concatenate([h, ends[lost] - reached[lost]])[order]
     nothing = np.full((len(lost), *pieces.shape[1:]), np.nan)
     pieces = np.concatenate([pieces, nothing])[order]
     elements = offsets_of(np.bincount(member, minlength=len(status)))
-    t = np.insert(t, elements[1:], t1)
+    t = np.insert(t, elements[1:], ends)
     return Steps(t, elements + np.arange(len(elements)), h, pieces, status, evaluations)
 
 
