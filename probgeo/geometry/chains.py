@@ -5,6 +5,7 @@ not lower it is not taken, so that a chain cannot get lost.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -28,25 +29,30 @@ class Rule:
         return len(self.weight)
 
 
+@cache
+def gauss_points(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights of Gauss' rule on [0, 1]."""
+    x, w = np.polynomial.legendre.leggauss(count)
+    return 0.5 * (x + 1.0), 0.5 * w
+
+
 def cubic_rule(points: int) -> Rule:
     """Cubic Hermite elements with Gauss' points."""
-    x, w = np.polynomial.legendre.leggauss(points)
-    s = 0.5 * (x + 1.0)
+    s, w = gauss_points(points)
     shape = [2 * s**3 - 3 * s**2 + 1, s**3 - 2 * s**2 + s, -2 * s**3 + 3 * s**2, s**3 - s**2]
     slope = [6 * s**2 - 6 * s, 3 * s**2 - 4 * s + 1, -6 * s**2 + 6 * s, 3 * s**2 - 2 * s]
     return Rule(
         np.ascontiguousarray(np.stack(shape, axis=1)),
         np.ascontiguousarray(np.stack(slope, axis=1)),
-        0.5 * w,
+        w,
     )
 
 
 def straight_rule(points: int) -> Rule:
     """Straight segments with Gauss' points."""
-    x, w = np.polynomial.legendre.leggauss(points)
-    s = 0.5 * (x + 1.0)
+    s, w = gauss_points(points)
     shape = np.ascontiguousarray(np.stack([1.0 - s, s], axis=1))
-    return Rule(shape, np.tile([-1.0, 1.0], (points, 1)), 0.5 * w)
+    return Rule(shape, np.tile([-1.0, 1.0], (points, 1)), w)
 
 
 STRAIGHT = straight_rule(2)  # with one point, coarse polygons have twice as many local minima

@@ -36,8 +36,8 @@ from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver
 from probgeo.ragged import in_chunks
 
-NUMBERS_AT_ONCE = 40_000  # members times squared dimension: about 100 MB of Hessians
-FEWEST, MOST = 8, 512  # members solved at a time
+NUMBERS_AT_ONCE = 10_000  # members times squared dimension: with more, 5 to 10 % slower
+FEWEST, MOST = 2, 512  # members solved at a time
 
 # Steps of Newton's method in which geodesics nearby are reached. Those that take more have changed
 # their shape, and their nodes are in the wrong places: in a mean of digits in fifty dimensions
@@ -60,7 +60,7 @@ class Manifold:
     landmarks : array (L, D), optional
         Points that short curves are likely to pass by, data for instance, in addition to those that
         the metric knows. First curves take detours over them.
-    thoroughness : "quick" | "normal" | "thorough"
+    thoroughness : "rough" | "quick" | "normal" | "thorough"
         How many first curves are tried before one is called the shortest. Of 1500 geodesics on
         spirals, moons, rings and Swiss rolls 1.9 / 0.9 / 0.1 % were silently more than 1 % too
         long, of 1394 others, helices and digits among them, 3.3 / 1.4 / 0.1 %, at about 0.7 / 1 /
@@ -102,7 +102,13 @@ class Manifold:
         return f"Manifold({self.metric!r}{listed})"
 
     def geodesic(
-        self, a: Any, b: Any, *, guess: Any = None, progress: bool | None = None
+        self,
+        a: Any,
+        b: Any,
+        *,
+        guess: Any = None,
+        patience: int | None = None,
+        progress: bool | None = None,
     ) -> Geodesic:
         """Shortest curves from a to b: one to one, one to many, many to many by broadcasting.
 
@@ -111,8 +117,11 @@ class Manifold:
         a, b : array (..., D) or Gaussian
         guess : Curve or array (..., T, D), optional
             Curves to start from, for instance the geodesics between points close by: much cheaper
-            than a search. They need not end in a and b. Geodesics that have changed much since then
-            are searched for anew.
+            than a search. They need not end in a and b.
+        patience : int, optional
+            Steps of Newton's method after which curves near a guess are given up, and searched for
+            anew; by default many if it consists of points, and ten if it is a geodesic, which then
+            has changed its shape. With 0 there is a search in any case, the guess takes part in.
         progress : bool, optional
             Whether to show a progress bar. By default in a terminal, if it takes long.
 
@@ -127,7 +136,8 @@ class Manifold:
         )
         usable = where_definite(self.metric, {"a": first, "b": last})
         chains = guessed(guess, shape, first, last)
-        patience = FEW_STEPS if isinstance(guess, Geodesic) else None
+        if patience is None and isinstance(guess, Geodesic):
+            patience = FEW_STEPS
         ends = Ends(first, last, *covs)
         geodesic = self._between(ends, usable, shape[:-1], chains, patience, progress)
         warn(geodesic, "geodesics")
@@ -378,9 +388,12 @@ class Manifold:
         """Whether the metric is one at the points X (N, D), and how well conditioned."""
         return check_metric(self.metric, X)
 
-    def with_precision(self, rtol: float) -> "Manifold":
-        """The same at another tolerance relative to the extent of curves."""
-        return replace(self, precision=as_positive("rtol", rtol))
+    def with_precision(self, rtol: float, *, rough: bool = False) -> "Manifold":
+        """The same at another tolerance relative to the extent of curves; or rough in all ways."""
+        thoroughness = "rough" if rough else self.thoroughness
+        made = replace(self, precision=as_positive("rtol", rtol), thoroughness=thoroughness)
+        vars(made)["known_landmarks"] = self.known_landmarks  # what was found out stays known
+        return made
 
     @cached_property
     def members(self) -> tuple["Manifold", ...]:

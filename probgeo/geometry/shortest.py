@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from probgeo import ragged
-from probgeo.geometry.chains import Chains
+from probgeo.geometry.chains import Chains, gauss_points
 from probgeo.geometry.elements import extents, from_polygons, graded
 from probgeo.geometry.refine import Accuracy, Refined, refine
 from probgeo.geometry.search import GUESS, LINE, Candidates, Effort, search
@@ -49,46 +49,44 @@ def shortest(
     """The shortest curves known from a to b (n, D). With a guess, those near it.
 
     Where these are longer than the straight line or not solved, with `patience` in so many steps on
-    a mesh, the search starts anew.
+    a mesh, the search starts anew. Without any patience it does so everywhere, also from the guess.
     """
-    count, still = len(a), np.all(a == b, axis=1)
-    if still.all():
-        guess = from_polygons(lines(a, b))  # it stays where it is
-    elif still.any():
-        parts, index = [], []
-        for members in (np.flatnonzero(~still), np.flatnonzero(still)):
-            own = None if guess is None else guess.take(members)
-            ends = a[members], b[members]
-            parts.append(shortest(metric, landmarks, *ends, effort, accuracy, own, patience))
-            index.append(members)
-        return taken(joined(parts), np.argsort(np.concatenate(index)))
-    if guess is None:
-        found, minima = search(metric, landmarks, a, b, effort)
-        chains, owner, start = rivals(found, accuracy)
-        first = competed(metric, chains, owner, start, a, b, accuracy)
-        first.minima[:] = np.maximum(minima - first.refined.again, 1)
-        for part in found:
-            np.add.at(first.refined.evaluations, part.owner, SEGMENTS * part.steps)
-    else:
-        chains, everyone = guess, np.arange(count)
-        start = np.full(count, GUESS)
-        first = competed(metric, chains, everyone, start, a, b, accuracy, patience)
-    if still.all():
-        return first
-    if guess is not None:
+    everyone = np.arange(len(a))
+
+    def competed(k: np.ndarray, chains: Chains, owner: np.ndarray, start: np.ndarray) -> Shortest:
+        """The shortest of the rivals `owner` (runs,) for every member of k, refined."""
+        if accuracy.fixed is not None:
+            chains = on_equal_steps(chains, accuracy.fixed)
+        made = refine(metric, chains, owner, len(k), accuracy, patience or None)
+        longer = np.zeros(len(k), dtype=bool)
+        if effort.check:
+            longer = longer_than_lines(metric, a[k], b[k], made.length)
+        return Shortest(made, longer, start[made.run], np.ones(len(k), dtype=np.int64))
+
+    if guess is not None and patience != 0:
+        still = np.all(a == b, axis=1)
+        first = competed(everyone, staying(guess, still), everyone, np.full(len(a), GUESS))
         lost = first.longer | (first.refined.status != OK)
         return retried(
             first, lost, lambda k: shortest(metric, landmarks, a[k], b[k], effort, accuracy)
         )
+    known = None
+    if guess is not None:
+        nodes = on_equal_steps(guess, SEGMENTS + 1).nodes[:, 0]
+        known = nodes.reshape(len(a), SEGMENTS + 1, -1)
+    found, minima = search(metric, landmarks, a, b, effort, known)
+    first = competed(everyone, *rivals(found, accuracy))
+    first.minima[:] = np.maximum(minima - first.refined.again, 1)
+    for part in found:
+        np.add.at(first.refined.evaluations, part.owner, SEGMENTS * part.steps)
 
     def from_lines(k: np.ndarray) -> Shortest:
         chains = from_polygons(lines(a[k], b[k], 4 * SEGMENTS))
-        everyone = np.arange(len(k))
-        return competed(metric, chains, everyone, np.full(len(k), LINE), a[k], b[k], accuracy)
+        return competed(k, chains, np.arange(len(k)), np.full(len(k), LINE))
 
     def from_beside(k: np.ndarray) -> Shortest:
-        chains, start = pushed(first.refined.chains.take(k)), first.start[k]
-        return competed(metric, chains, np.arange(len(k)), start, a[k], b[k], accuracy)
+        chains = pushed(first.refined.chains.take(k))
+        return competed(k, chains, np.arange(len(k)), first.start[k])
 
     # a saddle, by symmetry for instance, has lower curves beside it
     first = retried(first, first.refined.status == SINGULAR, from_beside)
@@ -96,22 +94,16 @@ def shortest(
     return retried(first, first.longer | (first.refined.status != OK), from_lines)
 
 
-def competed(
-    metric: Metric,
-    chains: Chains,
-    owner: np.ndarray,
-    start: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    accuracy: Accuracy,
-    patience: int | None = None,
-) -> Shortest:
-    """The shortest of the rivals `owner` (runs,) for every member, refined."""
-    if accuracy.fixed is not None:
-        chains = on_equal_steps(chains, accuracy.fixed)
-    made = refine(metric, chains, owner, len(a), accuracy, patience)
-    longer = longer_than_lines(metric, a, b, made.length)
-    return Shortest(made, longer, start[made.run], np.ones(len(a), dtype=np.int64))
+def staying(chains: Chains, still: np.ndarray) -> Chains:
+    """The same curves, but for the members `still` (members,), which stay where they begin."""
+    if not still.any():
+        return chains
+    member = members_of(chains.offsets)
+    rest, begin = still[member][:, None], chains.nodes[chains.offsets[:-1], 0][member]
+    nodes = np.stack(
+        [np.where(rest, begin, chains.nodes[:, 0]), np.where(rest, 0.0, chains.nodes[:, 1])], axis=1
+    )
+    return Chains(nodes, chains.t, chains.offsets)
 
 
 def retried(
@@ -206,12 +198,12 @@ def longer_than_lines(
 
 def line_lengths(metric: Metric, a: np.ndarray, b: np.ndarray, panels: int) -> np.ndarray:
     """Lengths of straight lines, by Gauss' rule with 16 points on each of some equal panels."""
-    points, weights = np.polynomial.legendre.leggauss(16)
-    s = ((np.arange(panels)[:, None] + 0.5 * (points + 1.0)) / panels).reshape(-1, 1)
+    points, weights = gauss_points(16)
+    s = ((np.arange(panels)[:, None] + points) / panels).reshape(-1, 1)
     v = np.repeat((b - a)[:, None], len(s), axis=1)
     x = (a[:, None] + s * v).reshape(-1, a.shape[1])
     energies = metric.energies(x, v.reshape(x.shape)).reshape(len(a), -1)
-    return np.sqrt(np.maximum(2.0 * energies, 0.0)) @ np.tile(weights, panels) / (2 * panels)
+    return np.sqrt(np.maximum(2.0 * energies, 0.0)) @ np.tile(weights, panels) / panels
 
 
 def joined(parts: list[Shortest]) -> Shortest:
