@@ -248,8 +248,13 @@ class Descent:
 
     @property
     def settled(self) -> bool:
-        """Whether the last step is so short that it need not be seen where it leads."""
-        return self.history[-1].step <= max(self.target, self.history[-1].numerical)
+        """Whether the last step is so short that it need not be seen where it leads.
+
+        One that is no shorter than the step before is not: geodesics may jump to and fro.
+        """
+        line, before = self.history[-1], self.history[-2:-1]
+        shorter = not before or line.step < before[0].step
+        return line.step <= (max(self.target, line.numerical) if shorter else line.numerical)
 
     def expected(self, view: View) -> int:
         """Iterations until it has settled, those of the past included."""
@@ -332,9 +337,11 @@ def _next_length(before: float, last: float, spread: float) -> float:
 
     Steps of Newton square their length: the next one has C last^2. C is about 1 / spread, and about
     last / before^2. The geometric mean of both is within a factor of four nearly always, each alone
-    is not.
+    is not. Where steps do not get shorter they have not begun to do so.
     """
-    by_scale, by_history = last / spread, (last / before) ** 2 if before > 0 else 0.0
+    if last >= before:
+        return last
+    by_scale, by_history = last / spread, (last / before) ** 2
     return last * min(1.0, float(np.sqrt(by_scale * by_history)))
 
 
