@@ -228,7 +228,7 @@ def test_what_is_left_over_is_of_the_size_of_the_next_step(scale):
 
 
 def test_steps_that_do_not_get_shorter_are_not_the_last():
-    """In this sample the fourth step leads to the fifth, which is longer; both seem short enough."""
+    """In this sample the fifth step is longer than the fourth; both seem short enough."""
     sharp, rng = data.spiral(400), np.random.default_rng(12)
     metric = metrics.from_mixture(sharp, 8)
     points = sharp[rng.choice(400, 24, replace=False)]
