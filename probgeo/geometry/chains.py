@@ -4,6 +4,7 @@ The energy of a curve c is the integral of c' M(c) c' / 2; geodesics minimise it
 not lower it is not taken, so that a chain cannot get lost.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
@@ -12,7 +13,7 @@ import numpy as np
 
 from probgeo.geometry import loops
 from probgeo.metrics import EnergyTerms, Metric
-from probgeo.ragged import offsets_of, rows_of
+from probgeo.ragged import joined, offsets_of, rows_of
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,14 @@ class Chains:
         rows = rows_of(self.offsets, members)
         offsets = offsets_of(np.diff(self.offsets)[members])
         return Chains(self.nodes[rows], self.t[rows], offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Chains"]) -> "Chains":
+        """Those of several batches one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        offsets, nodes, t = joined([(part.offsets, part.nodes, part.t) for part in parts])
+        return cls(nodes, t, offsets)
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions and velocities at all points of all elements."""

@@ -34,10 +34,7 @@ from probgeo.metrics.inputs import as_points
 from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver
-from probgeo.ragged import in_chunks
-
-NUMBERS_AT_ONCE = 10_000  # members times squared dimension: with more, 5 to 10 % slower
-FEWEST, MOST = 2, 512  # members solved at a time
+from probgeo.ragged import in_chunks, members_at_a_time
 
 # Steps of Newton's method in which geodesics nearby are reached. Those that take more have changed
 # their shape, and their nodes are in the wrong places: in a mean of digits in fifty dimensions
@@ -64,7 +61,8 @@ class Manifold:
         How many first curves are tried before one is called the shortest. Of 1500 geodesics on
         spirals, moons, rings and Swiss rolls 1.9 / 0.9 / 0.1 % were silently more than 1 % too
         long, of 1394 others, helices and digits among them, 3.3 / 1.4 / 0.1 %, at about 0.7 / 1 /
-        15 times the cost. At "normal" most of these were on two hardly regularised metrics.
+        15 times the cost; "rough" is for what is looked at again. At "normal" most of these were on
+        two hardly regularised metrics.
 
     Points a, b and tangent vectors v are arrays (..., D) or Gaussians; leading axes broadcast.
     Results are Gaussians: `source` tells what the numerics add ("numerical") from what uncertain
@@ -279,7 +277,7 @@ class Manifold:
             return found.mean_length, found.length_error, lengths, converged
 
         if len(i):
-            parts = in_chunks(work, len(i), most=MOST, progress=progress, unit="distances")
+            parts = in_chunks(work, len(i), progress=progress, unit="distances")
             found = (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
             for out, values in zip((mean, error, each, good), found, strict=True):
                 out[..., i, j] = values
@@ -468,7 +466,8 @@ class Manifold:
             a, b = ends.a[own], ends.b[own]
             return shortest(self.metric, landmarks, a, b, effort, accuracy, first, patience)
 
-        most = int(np.clip(NUMBERS_AT_ONCE // ends.a.shape[1] ** 2, FEWEST, MOST))
+        # a dozen first polygons each; with more Hessians than 32 MB it is slower
+        most = min(512, members_at_a_time(3e3 * ends.a.shape[1] ** 2, 2**25))
         parts = in_chunks(work, len(index), most=most, progress=progress, unit="geodesics")
         least = packed(self.metric, joined(parts), usable, ends, batch)
         if self.solver is None or isinstance(self.solver, Markov):

@@ -1,11 +1,10 @@
 """Shortest curves between rows of points: search, then refine."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from probgeo import ragged
 from probgeo.geometry.chains import Chains, gauss_points
 from probgeo.geometry.elements import extents, from_polygons, graded
 from probgeo.geometry.refine import Accuracy, Refined, refine
@@ -19,7 +18,7 @@ from probgeo.ragged import members_of
 
 
 @dataclass(frozen=True)
-class Shortest:
+class Shortest(Refined):
     """Curves from a to b, and how they were found, (members,) each.
 
     longer : whether a curve is longer than the straight line
@@ -27,13 +26,13 @@ class Shortest:
     minima : how many distinct curves were met
     """
 
-    refined: Refined
     longer: np.ndarray
     start: np.ndarray
     minima: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.start)
+    def take(self, members: np.ndarray) -> "Shortest":
+        values = {name: value[members] for name, value in vars(self).items() if name != "chains"}
+        return Shortest(chains=self.chains.take(members), **values)
 
 
 def shortest(
@@ -61,12 +60,13 @@ def shortest(
         longer = np.zeros(len(k), dtype=bool)
         if effort.check:
             longer = longer_than_lines(metric, a[k], b[k], made.length)
-        return Shortest(made, longer, start[made.run], np.ones(len(k), dtype=np.int64))
+        ones = np.ones(len(k), dtype=np.int64)
+        return Shortest(**vars(made), longer=longer, start=start[made.run], minima=ones)
 
     if guess is not None and patience != 0:
         still = np.all(a == b, axis=1)
         first = competed(everyone, staying(guess, still), everyone, np.full(len(a), GUESS))
-        lost = first.longer | (first.refined.status != OK)
+        lost = first.longer | (first.status != OK)
         return retried(
             first, lost, lambda k: shortest(metric, landmarks, a[k], b[k], effort, accuracy)
         )
@@ -76,22 +76,22 @@ def shortest(
         known = nodes.reshape(len(a), SEGMENTS + 1, -1)
     found, minima = search(metric, landmarks, a, b, effort, known)
     first = competed(everyone, *rivals(found, accuracy))
-    first.minima[:] = np.maximum(minima - first.refined.again, 1)
+    first.minima[:] = np.maximum(minima - first.again, 1)
     for part in found:
-        np.add.at(first.refined.evaluations, part.owner, SEGMENTS * part.steps)
+        np.add.at(first.evaluations, part.owner, SEGMENTS * part.steps)
 
     def from_lines(k: np.ndarray) -> Shortest:
         chains = from_polygons(lines(a[k], b[k], 4 * SEGMENTS))
         return competed(k, chains, np.arange(len(k)), np.full(len(k), LINE))
 
     def from_beside(k: np.ndarray) -> Shortest:
-        chains = pushed(first.refined.chains.take(k))
+        chains = pushed(first.chains.take(k))
         return competed(k, chains, np.arange(len(k)), first.start[k])
 
     # a saddle, by symmetry for instance, has lower curves beside it
-    first = retried(first, first.refined.status == SINGULAR, from_beside)
+    first = retried(first, first.status == SINGULAR, from_beside)
     # polygons may be too coarse to see that the line is shorter, or what they have jumped over
-    return retried(first, first.longer | (first.refined.status != OK), from_lines)
+    return retried(first, first.longer | (first.status != OK), from_lines)
 
 
 def staying(chains: Chains, still: np.ndarray) -> Chains:
@@ -156,11 +156,8 @@ def rivals(found: list[Candidates], accuracy: Accuracy) -> tuple[Chains, np.ndar
     parts = [as_elements(part.polygons, accuracy) for part in found]
     owner = np.concatenate([part.owner for part in found])
     start = np.concatenate([part.start for part in found])
-    if len(found) == 1:
-        return parts[0], owner, start
-    offsets, nodes, t = ragged.joined([(part.offsets, part.nodes, part.t) for part in parts])
     order = np.argsort(owner, kind="stable")
-    return Chains(nodes, t, offsets).take(order), owner[order], start[order]
+    return Chains.joined(parts).take(order), owner[order], start[order]
 
 
 def as_elements(polygons: np.ndarray, accuracy: Accuracy) -> Chains:
@@ -210,47 +207,22 @@ def joined(parts: list[Shortest]) -> Shortest:
     """Members one after the other."""
     if len(parts) == 1:
         return parts[0]
-    made = [part.refined for part in parts]
-    offsets, nodes, t = ragged.joined(
-        [(r.chains.offsets, r.chains.nodes, r.chains.t) for r in made]
-    )
-    rest = {
-        field.name: np.concatenate([getattr(r, field.name) for r in made])
-        for field in fields(Refined)
-        if field.name != "chains"
+    values = {
+        name: np.concatenate([vars(part)[name] for part in parts])
+        for name in vars(parts[0])
+        if name != "chains"
     }
-    return Shortest(
-        Refined(chains=Chains(nodes, t, offsets), **rest),
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("longer", "start", "minima")
-        ),
-    )
-
-
-def taken(curves: Shortest, members: np.ndarray) -> Shortest:
-    """Some members."""
-    made = curves.refined
-    rest = {
-        field.name: getattr(made, field.name)[members]
-        for field in fields(Refined)
-        if field.name != "chains"
-    }
-    return Shortest(
-        Refined(chains=made.chains.take(members), **rest),
-        curves.longer[members],
-        curves.start[members],
-        curves.minima[members],
-    )
+    return Shortest(chains=Chains.joined([part.chains for part in parts]), **values)
 
 
 def replaced(curves: Shortest, members: np.ndarray, others: Shortest) -> Shortest:
     """The same with other curves for some members, where these are shorter, or solved at last."""
-    solved, before = others.refined.status == OK, curves.refined.status[members] == OK
-    shorter = others.refined.length < curves.refined.length[members]
+    solved, before = others.status == OK, curves.status[members] == OK
+    shorter = others.length < curves.length[members]
     better = np.where(solved == before, shorter, solved)
-    index = np.arange(len(curves))
-    index[members[better]] = len(curves) + np.flatnonzero(better)
-    result = taken(joined([curves, others]), index)
+    count = len(curves.start)
+    index = np.arange(count)
+    index[members[better]] = count + np.flatnonzero(better)
+    result = joined([curves, others]).take(index)
     result.minima[members] = np.maximum(curves.minima[members], others.minima)
     return result
