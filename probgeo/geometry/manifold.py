@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from probgeo._checks import as_positive, one_of
+from probgeo._checks import as_positive, as_whole_number, one_of
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry.arguments import (
     as_gaussian,
@@ -134,7 +134,9 @@ class Manifold:
         )
         usable = where_definite(self.metric, {"a": first, "b": last})
         chains = guessed(guess, shape, first, last)
-        if patience is None and isinstance(guess, Geodesic):
+        if patience is not None:
+            as_whole_number("patience", patience, 0)
+        elif isinstance(guess, Geodesic):
             patience = FEW_STEPS
         ends = Ends(first, last, *covs)
         geodesic = self._between(ends, usable, shape[:-1], chains, patience, progress)
