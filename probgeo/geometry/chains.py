@@ -127,6 +127,21 @@ class NewtonStep:
     diagonal: np.ndarray
     upper: np.ndarray
 
+    @classmethod
+    def of(cls, chains: Chains) -> "NewtonStep":
+        """Room for those of chains."""
+        rows, J, D = chains.nodes.shape
+        blocks = rows, J * D, J * D
+        return cls(np.empty(blocks[:2]), np.zeros(len(chains)), np.empty(blocks), np.empty(blocks))
+
+    def assemble(
+        self, chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
+    ) -> None:
+        """Write down Hessians, and negative gradients where steps will be: see `loops.assemble`."""
+        rule, blocks = chains.rule, (self.diagonal, self.upper, self.step)
+        shapes = rule.shape, rule.slope, rule.weight
+        loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *blocks)
+
 
 def newton_step(
     chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
@@ -135,27 +150,10 @@ def newton_step(
 
     At infinite damping it always is. `damping` (members,) is written to.
     """
-    rows, _, D = chains.nodes.shape
-    F = D * chains.nodes.shape[1]
-    rule, offsets = chains.rule, chains.offsets
-    made = NewtonStep(
-        np.empty((rows, F)), np.zeros(len(chains)), np.empty((rows, F, F)), np.empty((rows, F, F))
-    )
+    D, offsets, made = chains.nodes.shape[2], chains.offsets, NewtonStep.of(chains)
     good = np.ones(len(chains), dtype=bool)
     while which.any():
-        loops.assemble(
-            chains.t,
-            offsets,
-            which,
-            damping,
-            rule.shape,
-            rule.slope,
-            rule.weight,
-            *terms[1:],
-            made.diagonal,
-            made.upper,
-            made.step,
-        )
+        made.assemble(chains, terms, which, damping)
         loops.fix_ends(offsets, which, D, made.diagonal, made.upper, made.step)
         loops.solve_chains(
             offsets, which, made.diagonal, made.upper, made.step, made.decrement, good

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.geometry import loops
-from probgeo.geometry.chains import Chains
+from probgeo.geometry.chains import Chains, NewtonStep
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.guess import chains_of
 from probgeo.geometry.manifold import Manifold
@@ -231,26 +230,10 @@ def slopes_of(
 
 def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:
     """S (members, 2 D, 2 D)."""
-    rows, J, D = chains.nodes.shape
-    F, rule, count = J * D, chains.rule, len(chains)
-    diagonal, upper = np.zeros((rows, F, F)), np.zeros((rows, F, F))
-    everyone, undamped = np.ones(count, dtype=bool), np.zeros(count)
-    terms = chains.terms(metric)
-    loops.assemble(
-        chains.t,
-        chains.offsets,
-        everyone,
-        undamped,
-        rule.shape,
-        rule.slope,
-        rule.weight,
-        *terms[1:],
-        diagonal,
-        upper,
-        np.empty((rows, F)),
-    )
-    left = np.empty((count, F, F))
-    eliminate_backwards(chains.offsets, D, diagonal, upper, left)
+    count, D, made = len(chains), chains.nodes.shape[2], NewtonStep.of(chains)
+    made.assemble(chains, chains.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
+    left = np.empty((count, 2 * D, 2 * D))
+    eliminate_backwards(chains.offsets, D, made.diagonal, made.upper, left)
     return left
 
 
