@@ -4,14 +4,16 @@ The energy of a curve c is the integral of c' M(c) c' / 2; geodesics minimise it
 not lower it is not taken, so that a chain cannot get lost.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
 
 from probgeo.geometry import loops
 from probgeo.metrics import EnergyTerms, Metric
-from probgeo.ragged import offsets_of, rows_of
+from probgeo.ragged import joined, offsets_of, rows_of
 
 
 @dataclass(frozen=True)
@@ -28,25 +30,30 @@ class Rule:
         return len(self.weight)
 
 
+@cache
+def gauss_points(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights of Gauss' rule on [0, 1]."""
+    x, w = np.polynomial.legendre.leggauss(count)
+    return 0.5 * (x + 1.0), 0.5 * w
+
+
 def cubic_rule(points: int) -> Rule:
     """Cubic Hermite elements with Gauss' points."""
-    x, w = np.polynomial.legendre.leggauss(points)
-    s = 0.5 * (x + 1.0)
+    s, w = gauss_points(points)
     shape = [2 * s**3 - 3 * s**2 + 1, s**3 - 2 * s**2 + s, -2 * s**3 + 3 * s**2, s**3 - s**2]
     slope = [6 * s**2 - 6 * s, 3 * s**2 - 4 * s + 1, -6 * s**2 + 6 * s, 3 * s**2 - 2 * s]
     return Rule(
         np.ascontiguousarray(np.stack(shape, axis=1)),
         np.ascontiguousarray(np.stack(slope, axis=1)),
-        0.5 * w,
+        w,
     )
 
 
 def straight_rule(points: int) -> Rule:
     """Straight segments with Gauss' points."""
-    x, w = np.polynomial.legendre.leggauss(points)
-    s = 0.5 * (x + 1.0)
+    s, w = gauss_points(points)
     shape = np.ascontiguousarray(np.stack([1.0 - s, s], axis=1))
-    return Rule(shape, np.tile([-1.0, 1.0], (points, 1)), 0.5 * w)
+    return Rule(shape, np.tile([-1.0, 1.0], (points, 1)), w)
 
 
 STRAIGHT = straight_rule(2)  # with one point, coarse polygons have twice as many local minima
@@ -80,6 +87,14 @@ class Chains:
         offsets = offsets_of(np.diff(self.offsets)[members])
         return Chains(self.nodes[rows], self.t[rows], offsets)
 
+    @classmethod
+    def joined(cls, parts: Sequence["Chains"]) -> "Chains":
+        """Those of several batches one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        offsets, nodes, t = joined([(part.offsets, part.nodes, part.t) for part in parts])
+        return cls(nodes, t, offsets)
+
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions and velocities at all points of all elements."""
         D = self.nodes.shape[2]
@@ -112,6 +127,21 @@ class NewtonStep:
     diagonal: np.ndarray
     upper: np.ndarray
 
+    @classmethod
+    def of(cls, chains: Chains) -> "NewtonStep":
+        """Room for those of chains."""
+        rows, J, D = chains.nodes.shape
+        blocks = rows, J * D, J * D
+        return cls(np.empty(blocks[:2]), np.zeros(len(chains)), np.empty(blocks), np.empty(blocks))
+
+    def assemble(
+        self, chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
+    ) -> None:
+        """Write down Hessians, and negative gradients where steps will be: see `loops.assemble`."""
+        rule, blocks = chains.rule, (self.diagonal, self.upper, self.step)
+        shapes = rule.shape, rule.slope, rule.weight
+        loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *blocks)
+
 
 def newton_step(
     chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
@@ -120,27 +150,10 @@ def newton_step(
 
     At infinite damping it always is. `damping` (members,) is written to.
     """
-    rows, _, D = chains.nodes.shape
-    F = D * chains.nodes.shape[1]
-    rule, offsets = chains.rule, chains.offsets
-    made = NewtonStep(
-        np.empty((rows, F)), np.zeros(len(chains)), np.empty((rows, F, F)), np.empty((rows, F, F))
-    )
+    D, offsets, made = chains.nodes.shape[2], chains.offsets, NewtonStep.of(chains)
     good = np.ones(len(chains), dtype=bool)
     while which.any():
-        loops.assemble(
-            chains.t,
-            offsets,
-            which,
-            damping,
-            rule.shape,
-            rule.slope,
-            rule.weight,
-            *terms[1:],
-            made.diagonal,
-            made.upper,
-            made.step,
-        )
+        made.assemble(chains, terms, which, damping)
         loops.fix_ends(offsets, which, D, made.diagonal, made.upper, made.step)
         loops.solve_chains(
             offsets, which, made.diagonal, made.upper, made.step, made.decrement, good

@@ -14,8 +14,6 @@ from probgeo.geometry.chains import Chains, newton_step
 from probgeo.metrics import Metric
 from probgeo.ragged import elements_of, offsets_of
 
-LARGE, SMALL = 0.1, 0.01  # shares of the largest error of an element in its curve
-
 
 @loop
 def split(
@@ -208,13 +206,14 @@ def refined(
 ) -> Chains:
     """Corrected curves on meshes with new nodes where the error is made.
 
-    Elements are split whose own error is above that `wanted` (members,), or among the largest. All
-    of them are where it is not known: not `sure` (members,).
+    Elements are split whose own error is above that `wanted` (members,), unless that is below a
+    hundredth of the largest, or above a tenth of it. All of them are where it is not known: not
+    `sure` (members,).
     """
     elements = elements_of(chains.offsets)
     largest = np.maximum.reduceat(made.local, elements[:-1])
     often = np.diff(elements)
-    limit = np.minimum(LARGE * largest, np.maximum(SMALL * largest, wanted))
+    limit = np.minimum(0.1 * largest, np.maximum(0.01 * largest, wanted))
     limit = np.where(sure, limit, -np.inf)
     cut = ~(made.local < np.repeat(limit, often))  # NaN: everywhere
     keep = np.ones(len(made.fine.t), dtype=bool)

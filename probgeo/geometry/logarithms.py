@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.geometry import loops
-from probgeo.geometry.chains import Chains
+from probgeo.geometry.chains import Chains, NewtonStep
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.guess import chains_of
 from probgeo.geometry.manifold import Manifold
@@ -41,7 +40,8 @@ class Logs:
     bases : array (P, D)
     geodesics : Geodesic, or None where space is flat
     lead : array (P,)
-        How much longer, at least, any other geodesic must be. Negative: that is not known any more.
+        How much longer, at least, any other geodesic must be. Negative: that is not known any more;
+        minus infinity: it has never been, as the search was rough.
     """
 
     vectors: np.ndarray
@@ -117,7 +117,7 @@ def logarithms(
         warnings.simplefilter("ignore", ConvergenceWarning)
         if guess is None:
             geodesics = manifold.geodesic(bases, X, progress=False)
-            lead = _lead(geodesics)
+            lead = _lead(manifold, geodesics)
         else:
             geodesics, lead = _followed(manifold, bases, X, guess, doubt)
     log, length = geodesics.log(source="numerical"), geodesics.measure(source="numerical")
@@ -130,7 +130,7 @@ def logarithms(
         converged=geodesics.converged,
         bases=bases,
         geodesics=geodesics,
-        lead=lead,
+        lead=np.where(np.isfinite(length.mean), lead, np.inf),  # nothing else is to be found
     )
 
 
@@ -138,24 +138,31 @@ def _followed(
     manifold: Manifold, bases: np.ndarray, X: np.ndarray, guess: Logs, doubt: bool
 ) -> tuple[Geodesic, np.ndarray]:
     """Geodesics near those of a guess, and their lead."""
+    if doubt and not np.isfinite(guess.lead).any():
+        geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, patience=0, progress=False)
+        return geodesics, _lead(manifold, geodesics)
     geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, progress=False)
     step = bases - guess.bases
-    lead = guess.lead - 2.0 * np.sqrt(manifold.metric.inner(bases, step, step))
-    doubtful = np.flatnonzero(~(lead > 0.0))
+    # the length of this one is known; others have become shorter by the step at most
+    shorter = guess.length - geodesics.mean_length
+    lead = guess.lead + shorter - np.sqrt(manifold.metric.inner(bases, step, step))
+    doubtful = np.flatnonzero((lead <= 0.0) & np.isfinite(geodesics.mean_length))
     if doubt and len(doubtful) and isinstance(geodesics.posterior, PiecewisePosterior):
         others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
-        lead[doubtful] = _lead(others)
+        lead[doubtful] = _lead(manifold, others)
         known = geodesics.mean_length[doubtful]
         better = others.converged & ~geodesics.converged[doubtful] | (others.mean_length < known)
         geodesics = replaced(geodesics, doubtful[better], others[better])
     return geodesics, lead
 
 
-def _lead(geodesics: Geodesic, most: float = 0.3) -> np.ndarray:
+def _lead(manifold: Manifold, geodesics: Geodesic, most: float = 0.3) -> np.ndarray:
     """How much longer than the shortest any other curve is, at the end of a search.
 
     At most that share of its length: there may be curves that nobody has met.
     """
+    if manifold.thoroughness == "rough":
+        return np.full(len(geodesics), -np.inf)
     return np.minimum(geodesics.gap, most) * geodesics.mean_length
 
 
@@ -223,26 +230,10 @@ def slopes_of(
 
 def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:
     """S (members, 2 D, 2 D)."""
-    rows, J, D = chains.nodes.shape
-    F, rule, count = J * D, chains.rule, len(chains)
-    diagonal, upper = np.zeros((rows, F, F)), np.zeros((rows, F, F))
-    everyone, undamped = np.ones(count, dtype=bool), np.zeros(count)
-    terms = chains.terms(metric)
-    loops.assemble(
-        chains.t,
-        chains.offsets,
-        everyone,
-        undamped,
-        rule.shape,
-        rule.slope,
-        rule.weight,
-        *terms[1:],
-        diagonal,
-        upper,
-        np.empty((rows, F)),
-    )
-    left = np.empty((count, F, F))
-    eliminate_backwards(chains.offsets, D, diagonal, upper, left)
+    count, D, made = len(chains), chains.nodes.shape[2], NewtonStep.of(chains)
+    made.assemble(chains, chains.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
+    left = np.empty((count, 2 * D, 2 * D))
+    eliminate_backwards(chains.offsets, D, made.diagonal, made.upper, left)
     return left
 
 

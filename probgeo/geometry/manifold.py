@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from probgeo._checks import as_positive, one_of
+from probgeo._checks import as_positive, as_whole_number, one_of
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry.arguments import (
     as_gaussian,
@@ -34,10 +34,7 @@ from probgeo.metrics.inputs import as_points
 from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver
-from probgeo.ragged import in_chunks
-
-NUMBERS_AT_ONCE = 40_000  # members times squared dimension: about 100 MB of Hessians
-FEWEST, MOST = 8, 512  # members solved at a time
+from probgeo.ragged import in_chunks, members_at_a_time
 
 # Steps of Newton's method in which geodesics nearby are reached. Those that take more have changed
 # their shape, and their nodes are in the wrong places: in a mean of digits in fifty dimensions
@@ -60,11 +57,12 @@ class Manifold:
     landmarks : array (L, D), optional
         Points that short curves are likely to pass by, data for instance, in addition to those that
         the metric knows. First curves take detours over them.
-    thoroughness : "quick" | "normal" | "thorough"
+    thoroughness : "rough" | "quick" | "normal" | "thorough"
         How many first curves are tried before one is called the shortest. Of 1500 geodesics on
         spirals, moons, rings and Swiss rolls 1.9 / 0.9 / 0.1 % were silently more than 1 % too
         long, of 1394 others, helices and digits among them, 3.3 / 1.4 / 0.1 %, at about 0.7 / 1 /
-        15 times the cost. At "normal" most of these were on two hardly regularised metrics.
+        15 times the cost; "rough" is for what is looked at again. At "normal" most of these were on
+        two hardly regularised metrics.
 
     Points a, b and tangent vectors v are arrays (..., D) or Gaussians; leading axes broadcast.
     Results are Gaussians: `source` tells what the numerics add ("numerical") from what uncertain
@@ -102,7 +100,13 @@ class Manifold:
         return f"Manifold({self.metric!r}{listed})"
 
     def geodesic(
-        self, a: Any, b: Any, *, guess: Any = None, progress: bool | None = None
+        self,
+        a: Any,
+        b: Any,
+        *,
+        guess: Any = None,
+        patience: int | None = None,
+        progress: bool | None = None,
     ) -> Geodesic:
         """Shortest curves from a to b: one to one, one to many, many to many by broadcasting.
 
@@ -111,8 +115,11 @@ class Manifold:
         a, b : array (..., D) or Gaussian
         guess : Curve or array (..., T, D), optional
             Curves to start from, for instance the geodesics between points close by: much cheaper
-            than a search. They need not end in a and b. Geodesics that have changed much since then
-            are searched for anew.
+            than a search. They need not end in a and b.
+        patience : int, optional
+            Steps of Newton's method after which curves near a guess are given up, and searched for
+            anew; by default many if it consists of points, and ten if it is a geodesic, which then
+            has changed its shape. With 0 there is a search in any case, the guess takes part in.
         progress : bool, optional
             Whether to show a progress bar. By default in a terminal, if it takes long.
 
@@ -127,7 +134,10 @@ class Manifold:
         )
         usable = where_definite(self.metric, {"a": first, "b": last})
         chains = guessed(guess, shape, first, last)
-        patience = FEW_STEPS if isinstance(guess, Geodesic) else None
+        if patience is not None:
+            as_whole_number("patience", patience, 0)
+        elif isinstance(guess, Geodesic):
+            patience = FEW_STEPS
         ends = Ends(first, last, *covs)
         geodesic = self._between(ends, usable, shape[:-1], chains, patience, progress)
         warn(geodesic, "geodesics")
@@ -269,7 +279,7 @@ class Manifold:
             return found.mean_length, found.length_error, lengths, converged
 
         if len(i):
-            parts = in_chunks(work, len(i), most=MOST, progress=progress, unit="distances")
+            parts = in_chunks(work, len(i), progress=progress, unit="distances")
             found = (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
             for out, values in zip((mean, error, each, good), found, strict=True):
                 out[..., i, j] = values
@@ -378,9 +388,12 @@ class Manifold:
         """Whether the metric is one at the points X (N, D), and how well conditioned."""
         return check_metric(self.metric, X)
 
-    def with_precision(self, rtol: float) -> "Manifold":
-        """The same at another tolerance relative to the extent of curves."""
-        return replace(self, precision=as_positive("rtol", rtol))
+    def with_precision(self, rtol: float, *, rough: bool = False) -> "Manifold":
+        """The same at another tolerance relative to the extent of curves; or rough in all ways."""
+        thoroughness = "rough" if rough else self.thoroughness
+        made = replace(self, precision=as_positive("rtol", rtol), thoroughness=thoroughness)
+        vars(made)["known_landmarks"] = self.known_landmarks  # what was found out stays known
+        return made
 
     @cached_property
     def members(self) -> tuple["Manifold", ...]:
@@ -455,7 +468,8 @@ class Manifold:
             a, b = ends.a[own], ends.b[own]
             return shortest(self.metric, landmarks, a, b, effort, accuracy, first, patience)
 
-        most = int(np.clip(NUMBERS_AT_ONCE // ends.a.shape[1] ** 2, FEWEST, MOST))
+        # a dozen first polygons each; with more Hessians than 32 MB it is slower
+        most = min(512, members_at_a_time(3e3 * ends.a.shape[1] ** 2, 2**25))
         parts = in_chunks(work, len(index), most=most, progress=progress, unit="geodesics")
         least = packed(self.metric, joined(parts), usable, ends, batch)
         if self.solver is None or isinstance(self.solver, Markov):

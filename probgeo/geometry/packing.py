@@ -36,7 +36,6 @@ def packed(
 ) -> Geodesic:
     """Geodesics of all members; those that could not be tried, not `usable`, are NaN."""
     index = np.flatnonzero(usable)
-    made = found.refined
     rounding = max(ROUND_OFF, metric.precision(ends.a.shape[1]))
 
     def spread_out(values: np.ndarray, otherwise: Any) -> np.ndarray:
@@ -46,36 +45,36 @@ def packed(
         full[index] = values
         return full.reshape((*batch, *values.shape[1:]))
 
-    posterior = posterior_of(metric, made.chains, made.scale, index, ends)
+    posterior = posterior_of(metric, found.chains, found.scale, index, ends)
     spread = np.zeros(len(index))
     if posterior.spread is not None:
-        spread = first_variation(metric, posterior, made.length)
+        spread = first_variation(metric, posterior, found.length)
     if not usable.all():
         posterior = with_gaps(posterior, usable)
     flag = np.where(found.longer, LONGER_THAN_LINE, FINE)
     apart = (ends.a != ends.b).any(axis=1)[index]
-    flag = np.where(np.isfinite(made.length) & ((made.length > 0) | ~apart), flag, NO_LENGTH)
+    flag = np.where(np.isfinite(found.length) & ((found.length > 0) | ~apart), flag, NO_LENGTH)
     with np.errstate(divide="ignore", invalid="ignore"):
-        gap = np.where(made.length > 0, made.second / (made.length - made.excess) - 1.0, np.inf)
+        gap = np.where(found.length > 0, found.second / (found.length - found.excess) - 1.0, np.inf)
     return Geodesic(
         posterior=posterior,
         t_span=(0.0, 1.0),
-        status=spread_out(made.status, NOT_FINITE),
-        log_evidence=spread_out(made.log_density, np.nan),
-        n_evaluations=spread_out(made.evaluations, 0),
-        residual=spread_out(made.residual, np.nan),
-        scale=spread_out(made.scale, np.nan),
+        status=spread_out(found.status, NOT_FINITE),
+        log_evidence=spread_out(found.log_density, np.nan),
+        n_evaluations=spread_out(found.evaluations, 0),
+        residual=spread_out(found.residual, np.nan),
+        scale=spread_out(found.scale, np.nan),
         metric=metric,
-        energy=spread_out(2.0 * made.energy, np.nan),
+        energy=spread_out(2.0 * found.energy, np.nan),
         n_minima=spread_out(found.minima, 0),
         gap=spread_out(np.maximum(gap, 0.0), np.nan),
         flag=spread_out(flag, NO_METRIC),
         won=spread_out(found.start, 0),
-        mean_length=spread_out(made.length, np.nan),
-        length_error=spread_out(made.excess + rounding * made.length, np.nan),
+        mean_length=spread_out(found.length, np.nan),
+        length_error=spread_out(found.excess + rounding * found.length, np.nan),
         length_spread=spread_out(spread, np.nan),
-        velocity=spread_out(made.velocity, np.nan),
-        velocity_error=spread_out(made.velocity_error, np.nan),
+        velocity=spread_out(found.velocity, np.nan),
+        velocity_error=spread_out(found.velocity_error, np.nan),
     )
 
 

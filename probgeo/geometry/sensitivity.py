@@ -7,7 +7,7 @@ ends changes it by H_ua da + H_ub db, so that H du = -(H_ua da + H_ub db): Jacob
 import numpy as np
 
 from probgeo.geometry import loops
-from probgeo.geometry.chains import Chains
+from probgeo.geometry.chains import Chains, NewtonStep
 from probgeo.metrics import Metric
 
 
@@ -17,27 +17,14 @@ def end_slopes(metric: Metric, chains: Chains) -> np.ndarray:
     NaN for curves whose Hessian is not positive definite: there is no derivative.
     """
     rows, J, D = chains.nodes.shape
-    F, count, rule = J * D, len(chains), chains.rule
-    everyone = np.ones(count, dtype=bool)
-    diagonal, upper = np.empty((rows, F, F)), np.empty((rows, F, F))
-    right, columns = np.empty((rows, F)), np.empty((rows, F, 2 * D))
-    loops.assemble(
-        chains.t,
-        chains.offsets,
-        everyone,
-        np.zeros(count),
-        rule.shape,
-        rule.slope,
-        rule.weight,
-        *chains.terms(metric)[1:],
-        diagonal,
-        upper,
-        right,
-    )
-    loops.end_columns(chains.offsets, D, diagonal, upper, columns)
-    loops.fix_ends(chains.offsets, everyone, D, diagonal, upper, right)
-    good = np.empty(count, dtype=bool)
-    loops.solve_chains(chains.offsets, everyone, diagonal, upper, right, np.empty(count), good)
-    loops.solve_columns(chains.offsets, diagonal, upper, columns)
-    columns[np.repeat(~good, np.diff(chains.offsets))] = np.nan
+    count, offsets, made = len(chains), chains.offsets, NewtonStep.of(chains)
+    everyone, good = np.ones(count, dtype=bool), np.empty(count, dtype=bool)
+    columns = np.empty((rows, J * D, 2 * D))
+    made.assemble(chains, chains.terms(metric), everyone, np.zeros(count))
+    system = made.diagonal, made.upper
+    loops.end_columns(offsets, D, *system, columns)
+    loops.fix_ends(offsets, everyone, D, *system, made.step)
+    loops.solve_chains(offsets, everyone, *system, made.step, made.decrement, good)
+    loops.solve_columns(offsets, *system, columns)
+    columns[np.repeat(~good, np.diff(offsets))] = np.nan
     return columns.reshape(rows, J, D, 2 * D)

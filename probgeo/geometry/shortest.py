@@ -1,12 +1,11 @@
 """Shortest curves between rows of points: search, then refine."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from probgeo import ragged
-from probgeo.geometry.chains import Chains
+from probgeo.geometry.chains import Chains, gauss_points
 from probgeo.geometry.elements import extents, from_polygons, graded
 from probgeo.geometry.refine import Accuracy, Refined, refine
 from probgeo.geometry.search import GUESS, LINE, Candidates, Effort, search
@@ -19,7 +18,7 @@ from probgeo.ragged import members_of
 
 
 @dataclass(frozen=True)
-class Shortest:
+class Shortest(Refined):
     """Curves from a to b, and how they were found, (members,) each.
 
     longer : whether a curve is longer than the straight line
@@ -27,13 +26,13 @@ class Shortest:
     minima : how many distinct curves were met
     """
 
-    refined: Refined
     longer: np.ndarray
     start: np.ndarray
     minima: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.start)
+    def take(self, members: np.ndarray) -> "Shortest":
+        values = {name: value[members] for name, value in vars(self).items() if name != "chains"}
+        return Shortest(chains=self.chains.take(members), **values)
 
 
 def shortest(
@@ -49,69 +48,62 @@ def shortest(
     """The shortest curves known from a to b (n, D). With a guess, those near it.
 
     Where these are longer than the straight line or not solved, with `patience` in so many steps on
-    a mesh, the search starts anew.
+    a mesh, the search starts anew. Without any patience it does so everywhere, also from the guess.
     """
-    count, still = len(a), np.all(a == b, axis=1)
-    if still.all():
-        guess = from_polygons(lines(a, b))  # it stays where it is
-    elif still.any():
-        parts, index = [], []
-        for members in (np.flatnonzero(~still), np.flatnonzero(still)):
-            own = None if guess is None else guess.take(members)
-            ends = a[members], b[members]
-            parts.append(shortest(metric, landmarks, *ends, effort, accuracy, own, patience))
-            index.append(members)
-        return taken(joined(parts), np.argsort(np.concatenate(index)))
-    if guess is None:
-        found, minima = search(metric, landmarks, a, b, effort)
-        chains, owner, start = rivals(found, accuracy)
-        first = competed(metric, chains, owner, start, a, b, accuracy)
-        first.minima[:] = np.maximum(minima - first.refined.again, 1)
-        for part in found:
-            np.add.at(first.refined.evaluations, part.owner, SEGMENTS * part.steps)
-    else:
-        chains, everyone = guess, np.arange(count)
-        start = np.full(count, GUESS)
-        first = competed(metric, chains, everyone, start, a, b, accuracy, patience)
-    if still.all():
-        return first
-    if guess is not None:
-        lost = first.longer | (first.refined.status != OK)
+    everyone = np.arange(len(a))
+
+    def competed(k: np.ndarray, chains: Chains, owner: np.ndarray, start: np.ndarray) -> Shortest:
+        """The shortest of the rivals `owner` (runs,) for every member of k, refined."""
+        if accuracy.fixed is not None:
+            chains = on_equal_steps(chains, accuracy.fixed)
+        made = refine(metric, chains, owner, len(k), accuracy, patience or None)
+        longer = np.zeros(len(k), dtype=bool)
+        if effort.check:
+            longer = longer_than_lines(metric, a[k], b[k], made.length)
+        ones = np.ones(len(k), dtype=np.int64)
+        return Shortest(**vars(made), longer=longer, start=start[made.run], minima=ones)
+
+    if guess is not None and patience != 0:
+        still = np.all(a == b, axis=1)
+        first = competed(everyone, staying(guess, still), everyone, np.full(len(a), GUESS))
+        lost = first.longer | (first.status != OK)
         return retried(
             first, lost, lambda k: shortest(metric, landmarks, a[k], b[k], effort, accuracy)
         )
+    known = None
+    if guess is not None:
+        nodes = on_equal_steps(guess, SEGMENTS + 1).nodes[:, 0]
+        known = nodes.reshape(len(a), SEGMENTS + 1, -1)
+    found, minima = search(metric, landmarks, a, b, effort, known)
+    first = competed(everyone, *rivals(found, accuracy))
+    first.minima[:] = np.maximum(minima - first.again, 1)
+    for part in found:
+        np.add.at(first.evaluations, part.owner, SEGMENTS * part.steps)
 
     def from_lines(k: np.ndarray) -> Shortest:
         chains = from_polygons(lines(a[k], b[k], 4 * SEGMENTS))
-        everyone = np.arange(len(k))
-        return competed(metric, chains, everyone, np.full(len(k), LINE), a[k], b[k], accuracy)
+        return competed(k, chains, np.arange(len(k)), np.full(len(k), LINE))
 
     def from_beside(k: np.ndarray) -> Shortest:
-        chains, start = pushed(first.refined.chains.take(k)), first.start[k]
-        return competed(metric, chains, np.arange(len(k)), start, a[k], b[k], accuracy)
+        chains = pushed(first.chains.take(k))
+        return competed(k, chains, np.arange(len(k)), first.start[k])
 
     # a saddle, by symmetry for instance, has lower curves beside it
-    first = retried(first, first.refined.status == SINGULAR, from_beside)
+    first = retried(first, first.status == SINGULAR, from_beside)
     # polygons may be too coarse to see that the line is shorter, or what they have jumped over
-    return retried(first, first.longer | (first.refined.status != OK), from_lines)
+    return retried(first, first.longer | (first.status != OK), from_lines)
 
 
-def competed(
-    metric: Metric,
-    chains: Chains,
-    owner: np.ndarray,
-    start: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    accuracy: Accuracy,
-    patience: int | None = None,
-) -> Shortest:
-    """The shortest of the rivals `owner` (runs,) for every member, refined."""
-    if accuracy.fixed is not None:
-        chains = on_equal_steps(chains, accuracy.fixed)
-    made = refine(metric, chains, owner, len(a), accuracy, patience)
-    longer = longer_than_lines(metric, a, b, made.length)
-    return Shortest(made, longer, start[made.run], np.ones(len(a), dtype=np.int64))
+def staying(chains: Chains, still: np.ndarray) -> Chains:
+    """The same curves, but for the members `still` (members,), which stay where they begin."""
+    if not still.any():
+        return chains
+    member = members_of(chains.offsets)
+    rest, begin = still[member][:, None], chains.nodes[chains.offsets[:-1], 0][member]
+    nodes = np.stack(
+        [np.where(rest, begin, chains.nodes[:, 0]), np.where(rest, 0.0, chains.nodes[:, 1])], axis=1
+    )
+    return Chains(nodes, chains.t, chains.offsets)
 
 
 def retried(
@@ -164,11 +156,8 @@ def rivals(found: list[Candidates], accuracy: Accuracy) -> tuple[Chains, np.ndar
     parts = [as_elements(part.polygons, accuracy) for part in found]
     owner = np.concatenate([part.owner for part in found])
     start = np.concatenate([part.start for part in found])
-    if len(found) == 1:
-        return parts[0], owner, start
-    offsets, nodes, t = ragged.joined([(part.offsets, part.nodes, part.t) for part in parts])
     order = np.argsort(owner, kind="stable")
-    return Chains(nodes, t, offsets).take(order), owner[order], start[order]
+    return Chains.joined(parts).take(order), owner[order], start[order]
 
 
 def as_elements(polygons: np.ndarray, accuracy: Accuracy) -> Chains:
@@ -206,59 +195,34 @@ def longer_than_lines(
 
 def line_lengths(metric: Metric, a: np.ndarray, b: np.ndarray, panels: int) -> np.ndarray:
     """Lengths of straight lines, by Gauss' rule with 16 points on each of some equal panels."""
-    points, weights = np.polynomial.legendre.leggauss(16)
-    s = ((np.arange(panels)[:, None] + 0.5 * (points + 1.0)) / panels).reshape(-1, 1)
+    points, weights = gauss_points(16)
+    s = ((np.arange(panels)[:, None] + points) / panels).reshape(-1, 1)
     v = np.repeat((b - a)[:, None], len(s), axis=1)
     x = (a[:, None] + s * v).reshape(-1, a.shape[1])
     energies = metric.energies(x, v.reshape(x.shape)).reshape(len(a), -1)
-    return np.sqrt(np.maximum(2.0 * energies, 0.0)) @ np.tile(weights, panels) / (2 * panels)
+    return np.sqrt(np.maximum(2.0 * energies, 0.0)) @ np.tile(weights, panels) / panels
 
 
 def joined(parts: list[Shortest]) -> Shortest:
     """Members one after the other."""
     if len(parts) == 1:
         return parts[0]
-    made = [part.refined for part in parts]
-    offsets, nodes, t = ragged.joined(
-        [(r.chains.offsets, r.chains.nodes, r.chains.t) for r in made]
-    )
-    rest = {
-        field.name: np.concatenate([getattr(r, field.name) for r in made])
-        for field in fields(Refined)
-        if field.name != "chains"
+    values = {
+        name: np.concatenate([vars(part)[name] for part in parts])
+        for name in vars(parts[0])
+        if name != "chains"
     }
-    return Shortest(
-        Refined(chains=Chains(nodes, t, offsets), **rest),
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("longer", "start", "minima")
-        ),
-    )
-
-
-def taken(curves: Shortest, members: np.ndarray) -> Shortest:
-    """Some members."""
-    made = curves.refined
-    rest = {
-        field.name: getattr(made, field.name)[members]
-        for field in fields(Refined)
-        if field.name != "chains"
-    }
-    return Shortest(
-        Refined(chains=made.chains.take(members), **rest),
-        curves.longer[members],
-        curves.start[members],
-        curves.minima[members],
-    )
+    return Shortest(chains=Chains.joined([part.chains for part in parts]), **values)
 
 
 def replaced(curves: Shortest, members: np.ndarray, others: Shortest) -> Shortest:
     """The same with other curves for some members, where these are shorter, or solved at last."""
-    solved, before = others.refined.status == OK, curves.refined.status[members] == OK
-    shorter = others.refined.length < curves.refined.length[members]
+    solved, before = others.status == OK, curves.status[members] == OK
+    shorter = others.length < curves.length[members]
     better = np.where(solved == before, shorter, solved)
-    index = np.arange(len(curves))
-    index[members[better]] = len(curves) + np.flatnonzero(better)
-    result = taken(joined([curves, others]), index)
+    count = len(curves.start)
+    index = np.arange(count)
+    index[members[better]] = count + np.flatnonzero(better)
+    result = joined([curves, others]).take(index)
     result.minima[members] = np.maximum(curves.minima[members], others.minima)
     return result

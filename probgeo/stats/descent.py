@@ -99,7 +99,8 @@ class Descent:
     """One run, from rough geodesics to precise ones.
 
     `w` (P,) are weights that count like repetitions, all positive. The relative tolerance of
-    geodesics is at first `rough`, and at last `finest` or what the statistic needs.
+    geodesics is at first `rough`, and at last `finest` or what the statistic needs. The search for
+    them is rough, too, until the `last_look` at the data, where all of them should be the shortest.
     """
 
     def __init__(
@@ -111,18 +112,19 @@ class Descent:
         report: Callable[[Iterate, int], None] = lambda *_: None,
         rough: float = 1e-2,
         finest: float = 1e-9,
+        last_look: bool = True,
     ) -> None:
         self.manifold, self.X, self.w, self.rule, self.report = manifold, X, w, rule, report
-        self.finest = finest
-        adaptive = manifold.solver is None and not manifold.metric.is_flat
-        self.precision = rough if adaptive else np.nan
+        self.finest, self.last_look = finest, last_look
+        self.adaptive = manifold.solver is None and not manifold.metric.is_flat
+        self.precision = rough if self.adaptive else np.nan
         self.history: list[Iterate] = []
         self.target = 0.0
         self.travelled = 0.0  # since all geodesics were known to be the shortest
 
     def run(self, start: np.ndarray, guess: Logs | None = None) -> Centre:
         """From a start; `guess` are logarithms of the data at a point nearby."""
-        view = self.at(start, guess)
+        view = self.at(start, guess, doubt=self.last_look and self.rule.max_iter == 1)
         return self.newton(view) if self.rule.alpha is None else self.fixed(view)
 
     @property
@@ -136,8 +138,8 @@ class Descent:
     def at(self, point: np.ndarray, guess: Logs | None, doubt: bool = False) -> View:
         """The data as seen from a point, along geodesics near those of a guess."""
         manifold = self.manifold
-        if np.isfinite(self.precision):
-            manifold = manifold.with_precision(self.precision)
+        if self.adaptive:
+            manifold = manifold.with_precision(self.precision, rough=not doubt)
         logs = logarithms(manifold, point, self.X, guess, doubt).usable()
         return _view(manifold.metric, point, logs, self.w, self.rule.power)
 
@@ -172,7 +174,7 @@ class Descent:
             if settled and not self.can_go(view, step):
                 return self.finished(view, cov)
             if settled and (precise or self.at_its_finest):
-                if self.out_of_time or not self.far or np.all(view.logs.lead > 0.0):
+                if self.out_of_time or not self.last_look or self.has_all_shortest(view):
                     return self.finished(self.moved(view, step), cov)
                 view = self.after(view, step, doubt=True)
                 continue
@@ -182,8 +184,8 @@ class Descent:
                 self.refine(line)
                 view = self.after(view, step)
                 continue
-            # the last look at the data, as it seems: all geodesics should be the shortest
-            last_look = self.expected(view) <= len(self.history) + 1
+            # the last look at the data, as it seems
+            last_look = self.last_look and self.expected(view) <= len(self.history) + 1
             following = self.line_search(view, step, doubt=last_look)
             if following is None:
                 return self.finished(view, cov)
@@ -194,10 +196,10 @@ class Descent:
         point = retracted(self.manifold.metric, view.point, step)
         return _is_positive(tensor_at(self.manifold.metric, point))
 
-    @property
-    def far(self) -> bool:
-        """Whether mu has gone so far that it matters if other geodesics have become shorter."""
-        return self.travelled > max(self.history[-1].statistical, self.target)
+    def has_all_shortest(self, view: View) -> bool:
+        """Whether all geodesics are the shortest, or mu has not gone so far that it matters."""
+        far = self.travelled > max(self.history[-1].statistical, self.target)
+        return bool(np.all(view.logs.lead > (0.0 if far else -np.inf)))
 
     def fixed(self, view: View) -> Centre:
         """As in the paper: so many steps of Eq. 5, and no more."""
@@ -212,7 +214,7 @@ class Descent:
             added = turn @ added @ turn.T + end.cov
             if not _is_positive(tensor_at(self.manifold.metric, end.mean)):
                 return self.finished(view, A @ view.noise @ A.T + added)
-            view = self.at(end.mean, view.logs)
+            view = self.at(end.mean, view.logs, doubt=self.out_of_time)
             if self.out_of_time:
                 return self.finished(view, A @ view.noise @ A.T + added)
 
@@ -246,8 +248,13 @@ class Descent:
 
     @property
     def settled(self) -> bool:
-        """Whether the last step is so short that it need not be seen where it leads."""
-        return self.history[-1].step <= max(self.target, self.history[-1].numerical)
+        """Whether the last step is so short that it need not be seen where it leads.
+
+        One that is no shorter than the step before is not: geodesics may jump to and fro.
+        """
+        line, before = self.history[-1], self.history[-2:-1]
+        shorter = not before or line.step < before[0].step
+        return line.step <= (max(self.target, line.numerical) if shorter else line.numerical)
 
     def expected(self, view: View) -> int:
         """Iterations until it has settled, those of the past included."""
@@ -330,9 +337,11 @@ def _next_length(before: float, last: float, spread: float) -> float:
 
     Steps of Newton square their length: the next one has C last^2. C is about 1 / spread, and about
     last / before^2. The geometric mean of both is within a factor of four nearly always, each alone
-    is not.
+    is not. Where steps do not get shorter they have not begun to do so.
     """
-    by_scale, by_history = last / spread, (last / before) ** 2 if before > 0 else 0.0
+    if last >= before:
+        return last
+    by_scale, by_history = last / spread, (last / before) ** 2
     return last * min(1.0, float(np.sqrt(by_scale * by_history)))
 
 

@@ -75,7 +75,9 @@ class CentreEstimator(ManifoldEstimator):
                 if len(X) > 128 and self.init is None and rule.alpha is None:
                     # an eighth of the spread is how far the centre of 64 points is off
                     some = _sample(X, weights, 64, self.random_state)
-                    start = Descent(manifold, some, np.ones(len(some)), rule).run(start).point
+                    alike = np.ones(len(some))
+                    first = Descent(manifold, some, alike, rule, last_look=False)
+                    start = first.run(start).point
                 found = Descent(manifold, X, weights, rule, report).run(start, guess)
                 done += len(found.history)
                 if best is None or _is_better(found, best):

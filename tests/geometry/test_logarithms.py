@@ -36,11 +36,29 @@ def test_a_small_step_further():
 
 def test_those_that_are_followed_are_those_of_a_search():
     manifold, there = Manifold(HALF), BASE + np.array([0.1, 0.2])
-    followed = logarithms(manifold, there, X, logarithms(manifold, BASE, X))
+    first = logarithms(manifold, BASE, X)
+    followed = logarithms(manifold, there, X, first)
     searched = logarithms(manifold, there, X)
     std = np.sqrt(np.einsum("pii->pi", followed.cov + searched.cov))
     assert np.all(np.abs(followed.vectors - searched.vectors) < 5 * std + 1e-9)
-    assert np.all(followed.lead < searched.lead)
+    # those that come nearer by as much as the base has moved keep their lead, others lose it twice
+    lost, moved = first.lead - followed.lead, HALF.distance(BASE, there)
+    assert np.all((-0.2 * moved < lost) & (lost < 2.2 * moved))
+
+
+def test_after_a_rough_search_nothing_is_known_of_others():
+    """Until there is a doubt; curves that are known take part in the search that follows."""
+    S = data.spiral(100)
+    manifold = Manifold(metrics.from_mixture(S, 10))
+    rough = logarithms(manifold.with_precision(1e-2, rough=True), S[20], S)
+    followed = logarithms(manifold, S[21], S, rough)
+    again = logarithms(manifold, S[21], S, rough, doubt=True)
+    assert np.all(np.isneginf(rough.lead))
+    assert np.all(np.isneginf(followed.lead))
+    assert np.all(again.lead[np.any(S[21] != S, axis=1)] > 0)
+    assert np.all(again.length <= 1.003 * followed.length)
+    searched = logarithms(manifold, S[21], S)
+    assert np.all(again.length <= 1.003 * searched.length)
 
 
 def test_flat_space_needs_no_solver():

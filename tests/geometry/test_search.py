@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probgeo import Manifold, metrics
+from probgeo import Manifold, data, metrics
 from probgeo.geometry.arguments import find_definite
 from probgeo.geometry.search import (
     EFFORTS,
@@ -220,3 +220,22 @@ class TestBows:
         known = [Manifold(ridge).geodesic(a, b, guess=np.array(g)).length.mean for g in both]
         assert found.length.mean <= 1.001 * min(known)
         assert found.n_minima >= 1
+
+
+def test_a_known_curve_takes_part_in_a_search():
+    """Without patience; what is found is no longer than either."""
+    points = data.spiral(60)
+    manifold = Manifold(metrics.from_mixture(points, 6))
+    a, b = points[[3, 20, 5, 9]], points[[50, 41, 5, 33]]
+    guess = manifold.geodesic(points[[3, 20, 4, 9]], b)
+    followed = manifold.geodesic(a, b, guess=guess)
+    searched = manifold.geodesic(a, b)
+    both = manifold.geodesic(a, b, guess=guess, patience=0)
+    assert both.converged.all()
+    least = np.minimum(followed.mean_length, searched.mean_length)
+    assert np.all(both.mean_length <= 1.001 * least)
+    for resting in (followed, both):
+        assert resting.mean_length[2] == 0.0
+        np.testing.assert_array_equal(resting.mean(0.5)[2], a[2])
+    with pytest.raises(ValueError, match="patience"):
+        manifold.geodesic(a, b, guess=guess, patience=-1)

@@ -86,7 +86,7 @@ def test_torch_decoders_on_two_threads(monkeypatch):
     torch.manual_seed(0)
     layers = torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 5)
     manifold = Manifold(metrics.Pullback(torch.nn.Sequential(*layers), regularisation=0.01))
-    monkeypatch.setattr("probgeo.geometry.manifold.MOST", 10)  # members at a time
+    monkeypatch.setattr("probgeo.geometry.manifold.members_at_a_time", lambda *_: 10)
     a, b = RNG.normal(size=(2, 40, 2))
     lengths = []
     for threads in ("1", "2", "2"):

@@ -225,3 +225,16 @@ def test_what_is_left_over_is_of_the_size_of_the_next_step(scale):
     *history, following = steps
     size = _next_length(*history[-2:], spread=1.0)
     np.testing.assert_allclose(size, following / np.sqrt(scale), rtol=1e-12)
+
+
+def test_steps_that_do_not_get_shorter_are_not_the_last():
+    """In this sample the fifth step is longer than the fourth; both seem short enough."""
+    sharp, rng = data.spiral(400), np.random.default_rng(12)
+    metric = metrics.from_mixture(sharp, 8)
+    points = sharp[rng.choice(400, 24, replace=False)]
+    found = FrechetMean(metric).fit(points)
+    tight = FrechetMean(metric, fraction=1e-3, init=found.mean_).fit(points)
+    assert found.converged_
+    last, before = found.history_[-1], found.history_[-2]
+    assert last.step < before.step or last.step < last.numerical
+    assert np.all(np.abs(found.mean_.mean - tight.mean_.mean) < 0.2 * tight.standard_error_)
