@@ -34,7 +34,7 @@ from probgeo.metrics.inputs import as_points
 from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver
-from probgeo.ragged import in_chunks
+from probgeo.ragged import in_chunks, jobs
 
 NUMBERS_AT_ONCE = 40_000  # members times squared dimension: about 100 MB of Hessians
 FEWEST, MOST = 8, 512  # members solved at a time
@@ -102,7 +102,13 @@ class Manifold:
         return f"Manifold({self.metric!r}{listed})"
 
     def geodesic(
-        self, a: Any, b: Any, *, guess: Any = None, progress: bool | None = None
+        self,
+        a: Any,
+        b: Any,
+        *,
+        guess: Any = None,
+        progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> Geodesic:
         """Shortest curves from a to b: one to one, one to many, many to many by broadcasting.
 
@@ -115,6 +121,10 @@ class Manifold:
             are searched for anew.
         progress : bool, optional
             Whether to show a progress bar. By default in a terminal, if it takes long.
+        n_jobs : int, optional
+            Threads, or workers of the back end that an active `joblib.parallel_config` names; -1
+            for all cores. Results do not depend on it. By default what that says, else as many
+            threads as `PROBGEO_THREADS` says or there are cores.
 
         Returns
         -------
@@ -129,7 +139,8 @@ class Manifold:
         chains = guessed(guess, shape, first, last)
         patience = FEW_STEPS if isinstance(guess, Geodesic) else None
         ends = Ends(first, last, *covs)
-        geodesic = self._between(ends, usable, shape[:-1], chains, patience, progress)
+        with jobs(n_jobs):
+            geodesic = self._between(ends, usable, shape[:-1], chains, patience, progress)
         warn(geodesic, "geodesics")
         return geodesic
 
@@ -233,7 +244,12 @@ class Manifold:
         return Gaussian.unchecked(carried.mean(end), carried.cov(end, end, source=source))
 
     def distance_matrix(
-        self, X: Any, Y: Any = None, *, progress: bool | None = None
+        self,
+        X: Any,
+        Y: Any = None,
+        *,
+        progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> ScalarGaussian:
         """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself.
 
@@ -269,7 +285,10 @@ class Manifold:
             return found.mean_length, found.length_error, lengths, converged
 
         if len(i):
-            parts = in_chunks(work, len(i), most=MOST, progress=progress, unit="distances")
+            with jobs(n_jobs):
+                parts = in_chunks(
+                    work, len(i), most=MOST, travels=True, progress=progress, unit="distances"
+                )
             found = (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
             for out, values in zip((mean, error, each, good), found, strict=True):
                 out[..., i, j] = values
@@ -456,7 +475,9 @@ class Manifold:
             return shortest(self.metric, landmarks, a, b, effort, accuracy, first, patience)
 
         most = int(np.clip(NUMBERS_AT_ONCE // ends.a.shape[1] ** 2, FEWEST, MOST))
-        parts = in_chunks(work, len(index), most=most, progress=progress, unit="geodesics")
+        parts = in_chunks(
+            work, len(index), most=most, travels=True, progress=progress, unit="geodesics"
+        )
         least = packed(self.metric, joined(parts), usable, ends, batch)
         if self.solver is None or isinstance(self.solver, Markov):
             return least

@@ -28,11 +28,13 @@ class NeighborsEstimator(ManifoldEstimator):
         *,
         weights: Literal["uniform", "distance"] = "uniform",
         verbose: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
         self.n_neighbors = n_neighbors
         self.weights = weights
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any) -> Any:
         """Keep points X (P, D) and their targets y (P,) or (P, T)."""
@@ -115,6 +117,8 @@ class GeodesicKNeighborsClassifier(ClassifierMixin, NeighborsEstimator):
         Whether all neighbours count alike, or by the inverse of their distance.
     verbose : int
         A progress bar, if not zero.
+    n_jobs : int, optional
+        See `Manifold.geodesic`.
 
     Attributes
     ----------
