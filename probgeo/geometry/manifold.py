@@ -279,10 +279,7 @@ class Manifold:
         good = usable.copy()
 
         def work(k: np.ndarray) -> tuple[np.ndarray, ...]:
-            ends, all_usable = Ends(points[i[k]], others[j[k]]), np.ones(len(k), dtype=bool)
-            found = self._between(ends, all_usable, k.shape)
-            lengths, converged = self._by_members(ends, found)
-            return found.mean_length, found.length_error, lengths, converged
+            return self.lengths_between(points[i[k]], others[j[k]])
 
         if len(i):
             with jobs(n_jobs):
@@ -407,6 +404,19 @@ class Manifold:
         if not isinstance(self.metric, Ensemble):
             return ()
         return tuple(replace(self, metric=member) for member in self.metric.members)
+
+    def lengths_between(
+        self, a: np.ndarray, b: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Distances from a to b (n, D), where there is a metric, and no curves.
+
+        The lengths, their errors, the lengths (K, n) by members of an ensemble, and whether all
+        converged.
+        """
+        ends = Ends(a, b)
+        found = self._between(ends, np.ones(len(a), dtype=bool), (len(a),))
+        lengths, converged = self._by_members(ends, found)
+        return found.mean_length, found.length_error, lengths, converged
 
     def _by_members(
         self, ends: Ends, found: Geodesic, room: float = 0.2
