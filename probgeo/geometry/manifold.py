@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from probgeo._checks import as_positive, one_of
+from probgeo._checks import as_positive, as_whole_number, one_of
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry.arguments import (
     as_gaussian,
@@ -23,6 +23,7 @@ from probgeo.geometry.curvature import certain_rows, ricci, sectional
 from probgeo.geometry.ensembles import ModelSource, with_spread
 from probgeo.geometry.geodesic import Geodesic, Method, check_method
 from probgeo.geometry.guess import chains_of, guessed
+from probgeo.geometry.nearest import Neighbors, nearest
 from probgeo.geometry.packing import Ends, packed
 from probgeo.geometry.refine import Accuracy
 from probgeo.geometry.search import EFFORTS
@@ -300,6 +301,55 @@ class Manifold:
             )
         distance = ScalarGaussian.unchecked(mean, error**2)
         return with_spread(distance, each, error, good) if self.members else distance
+
+    def nearest(
+        self,
+        X: Any,
+        k: int,
+        among: Any = None,
+        *,
+        progress: bool | None = None,
+        n_jobs: int | None = None,
+    ) -> Neighbors:
+        """The k points that are nearest to each of X (n, D), and their distances.
+
+        They are those that all distances would tell, but only those are solved for that may be
+        among the nearest: a local metric tells how short a curve can be at least, see `floors`; for
+        others, distances from a few pivots tell it, as long as these are the shortest.
+
+        Parameters
+        ----------
+        X : array (n, D)
+        k : int
+        among : array (m, D), optional
+            The points to choose from; by default the others in X.
+        progress, n_jobs : see `geodesic`
+
+        Examples
+        --------
+        >>> from probgeo import metrics
+        >>> manifold = Manifold(metrics.LocalMetrics([[0.0], [4.0]], [[1.0], [2.0]]))
+        >>> found = manifold.nearest([[0.0], [1.0], [5.0], [5.5]], k=1)
+        >>> found.index.tolist(), round(found.solved, 2)
+        ([[1], [0], [3], [2]], 0.33)
+        """
+        points = as_points("X", X)
+        others = None if among is None else as_points("among", among)
+        second = points.shape if others is None else others.shape
+        check_dimensions(self.metric, {"X": points.shape, "among": second})
+        most = second[0] - (others is None)
+        if as_whole_number("k", k, 1) > most:
+            raise ValueError(f"k must be at most {most}, the points to choose from, got {k}")
+        with jobs(n_jobs):
+            found = nearest(self, points, k, others, progress)
+        if found.lost:
+            warnings.warn(
+                f"{found.lost} geodesics did not converge, or points have no metric: others may be "
+                f"nearer than the neighbours found, see `converged` and {READING_CONVERGED}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return found
 
     def inner(self, x: Any, u: Any, v: Any) -> np.ndarray:
         """u' M(x) v, the inner product of tangent vectors at x."""

@@ -74,6 +74,16 @@ class LocalMetrics(ByLoop):
         """The centres."""
         return self.centers
 
+    def floors(self, dimension: int) -> np.ndarray:
+        """The largest multiples of the identity, the mean and the harmonic mean of all M_k that
+        are below each of them, and so below their blends."""
+        tensors = self._full
+        harmonic = np.linalg.inv(np.linalg.inv(tensors).mean(axis=0))
+        shapes = np.stack([np.eye(dimension), tensors.mean(axis=0), harmonic])
+        inverse = np.linalg.inv(np.linalg.cholesky(shapes))[:, None]
+        least = np.linalg.eigvalsh(inverse @ tensors @ inverse.swapaxes(-1, -2))[..., 0].min(axis=1)
+        return least[:, None, None] * shapes
+
     def smoother(self, share: float) -> "LocalMetrics":
         """The same with rho times `share`."""
         return self.with_rho(share * self.rho)
