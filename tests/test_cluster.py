@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probgeo import ConvergenceWarning, Manifold, cluster, metrics, ragged, save, storage
-from probgeo.cluster import Job
+from probgeo.cluster.job import Job
 
 DATA = np.random.default_rng(1).normal(size=(80, 2)) * [2.0, 0.7]
 METRIC = metrics.from_mixture(DATA, n_components=3, seed=0)
@@ -230,11 +230,12 @@ class TestDask:
             "import numpy as np, sys, time\n"
             "from distributed import Client\n"
             "from probgeo import cluster, load\n"
-            "write = cluster.Job.write\n"
+            "from probgeo.cluster.job import Job\n"
+            "write = Job.write\n"
             "def slowly(*arguments):\n"
             "    time.sleep(0.1)\n"
             "    write(*arguments)\n"
-            "cluster.Job.write = slowly\n"
+            "Job.write = slowly\n"
             "manifold, points, out, address = sys.argv[1:]\n"
             "client = Client(address)\n"
             f"arguments = {{'out': out, 'chunk': {CHUNK}, 'client': client}}\n"

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from probgeo import storage
-from probgeo.cluster import Cost, Job, gather
+from probgeo.cluster import Cost, gather
+from probgeo.cluster.job import Job
 from probgeo.cluster.run import complete, lengths
 from probgeo.commands.learned import Space
 from probgeo.commands.tables import InputError, Table, check_there
