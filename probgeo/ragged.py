@@ -161,12 +161,13 @@ class _Packed:
         self.packed = np.frombuffer(packed, dtype=np.uint8)  # joblib maps large arrays to memory
 
     def __call__(self, members: np.ndarray) -> Any:
-        if self.name not in self.unpacked:
+        work = self.unpacked.get(self.name)
+        if work is None:
             while len(self.unpacked) >= 4:  # a few, for calls within loops
-                self.unpacked.pop(next(iter(self.unpacked)))
-            self.unpacked[self.name] = pickle.loads(self.packed.tobytes())
+                self.unpacked.pop(next(iter(self.unpacked)), None)
+            work = self.unpacked[self.name] = pickle.loads(self.packed.tobytes())
         with blas_on_one_thread, undivided():
-            return self.unpacked[self.name](members)
+            return work(members)
 
 
 def members_at_a_time(bytes_each: float, memory: int = 2**28) -> int:
