@@ -325,6 +325,12 @@ class Manifold:
             The points to choose from; by default the others in X.
         progress, n_jobs : see `geodesic`
 
+        Returns
+        -------
+        Neighbors
+            `distance` (n, k), nearest first, `index` (n, k), `converged` (n, k); `solved`, the
+            share of pairs that were solved for, and `lost`, how many of these did not converge.
+
         Examples
         --------
         >>> from probgeo import metrics
