@@ -75,14 +75,18 @@ class LocalMetrics(ByLoop):
         return self.centers
 
     def floors(self, dimension: int) -> np.ndarray:
-        """The largest multiples of the identity, the mean and the harmonic mean of all M_k that
-        are below each of them, and so below their blends."""
-        tensors = self._full
-        harmonic = np.linalg.inv(np.linalg.inv(tensors).mean(axis=0))
-        shapes = np.stack([np.eye(dimension), tensors.mean(axis=0), harmonic])
-        inverse = np.linalg.inv(np.linalg.cholesky(shapes))[:, None]
-        least = np.linalg.eigvalsh(inverse @ tensors @ inverse.swapaxes(-1, -2))[..., 0].min(axis=1)
-        return least[:, None, None] * shapes
+        """A tensor below all M_k, and so below their blends.
+
+        One after the other: if A = T T' and B = T diag(b) T', T diag(min(1, b)) T' is below both.
+        """
+        lower = self._full[0]
+        for tensor in self._full[1:]:
+            root = np.linalg.cholesky(lower)
+            inverse = np.linalg.inv(root)
+            values, axes = np.linalg.eigh(inverse @ tensor @ inverse.T)
+            half = root @ axes * np.sqrt(np.clip(values, 0.0, 1.0))
+            lower = half @ half.T
+        return lower[None]
 
     def smoother(self, share: float) -> "LocalMetrics":
         """The same with rho times `share`."""
