@@ -67,21 +67,18 @@ def test_work_comes_back_in_order_however_it_is_divided(monkeypatch, threads, co
 
 def test_work_within_work_stays_on_its_thread(monkeypatch):
     monkeypatch.setenv("PROBGEO_THREADS", "2")
-    names = set()
 
     def inner(members):
-        names.add(threading.current_thread().name)
-        return ragged.who_works()
+        return threading.current_thread().name, ragged.who_works()
 
     def outer(members):
-        before = set(names)
         found = ragged.in_chunks(inner, 8, most=2)
-        assert len(found) >= min(4, -(-len(members) // 2))
-        assert len(names - before) <= 1
-        return found
+        assert len(found) == 4
+        return {threading.current_thread().name, *(name for name, _ in found)}, found
 
-    found = ragged.in_chunks(outer, 8, most=4)
-    assert {count for part in found for count in part} == {(1, False)}
+    for names, found in ragged.in_chunks(outer, 8, most=4):
+        assert len(names) == 1
+        assert {workers for _, workers in found} == {(1, False)}
 
 
 def sizes_of_chunks(count, **options):
