@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probgeo import data, functions, metrics, plot, solvers, stats
+    from probgeo import cluster, data, functions, metrics, plot, solvers, stats
     from probgeo.gaussian import Gaussian, ScalarGaussian
     from probgeo.geometry import Geodesic, Manifold
     from probgeo.ode import kernels
@@ -55,7 +55,7 @@ _HOMES = {
     ),
     "probgeo.storage": ("load", "save"),
 }
-_ROOMS = ("data", "functions", "metrics", "plot", "solvers", "stats")
+_ROOMS = ("cluster", "data", "functions", "metrics", "plot", "solvers", "stats")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -75,6 +75,7 @@ __all__ = [
     "ScalarGaussian",
     "TangentSpace",
     "at",
+    "cluster",
     "condition",
     "continuation",
     "data",

@@ -1,4 +1,4 @@
-"""The command line: `probgeo reproduce`, `probgeo fit`, `probgeo geodesic`."""
+"""The command line: `probgeo reproduce`, `fit`, `geodesic` and `distances`."""
 
 import argparse
 import os
@@ -34,7 +34,8 @@ def main(argv: list[str] | None = None) -> int:
         _complain(arguments, f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        kept = "what is finished is kept" if arguments.command == "reproduce" else "nothing written"
+        keeping = arguments.command in ("reproduce", "distances")
+        kept = "what is finished is kept" if keeping else "nothing written"
         _complain(arguments, f"stopped, {kept}")
         return 130
 
@@ -109,6 +110,47 @@ def _geodesic(arguments: argparse.Namespace) -> int:
     return _done(arguments, lines, summary, written)
 
 
+def _distances(arguments: argparse.Namespace) -> int:
+    from probgeo.cluster import estimate
+    from probgeo.commands import distances, fitting
+    from probgeo.ragged import jobs, who_works
+
+    lines: list[str] = []
+    try:
+        if arguments.gather is not None:
+            if arguments.data is not None:
+                raise InputError("--gather needs no DATA: its folder knows the points")
+            summary = distances.gathered(Path(arguments.gather))
+        elif arguments.data is None or arguments.metric is None:
+            raise InputError("give DATA and --metric FILE, or --gather DIR")
+        else:
+            table = read_table(arguments.data, arguments.header)
+            manifold, X = distances.space_of(Path(arguments.metric), table)
+            with fitting.heard() as lines:
+                if arguments.estimate:
+                    with jobs(arguments.jobs):
+                        cores = who_works()[0]
+                    cost = estimate(manifold, X, chunk=arguments.chunk)
+                    summary = distances.cost_lines(cost, cores)
+                else:
+                    bar = not arguments.quiet and sys.stderr.isatty()
+                    summary = distances.solve(
+                        manifold,
+                        X,
+                        Path(arguments.out),
+                        chunk=arguments.chunk,
+                        share=arguments.shard,
+                        n_jobs=arguments.jobs,
+                        bar=bar,
+                    )
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    for line in lines:
+        _complain(arguments, f"warning: {line}")
+    print(*summary, sep="\n")
+    return 0
+
+
 def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
     """The metric of these data, or that of a file."""
     from probgeo.commands.learned import Space
@@ -167,4 +209,4 @@ def _complain(arguments: argparse.Namespace, message: str) -> None:
     print(f"probgeo {arguments.command}: {message}", file=sys.stderr)
 
 
-COMMANDS = {"reproduce": _reproduce, "fit": _fit, "geodesic": _geodesic}
+COMMANDS = {"reproduce": _reproduce, "fit": _fit, "geodesic": _geodesic, "distances": _distances}

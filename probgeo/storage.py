@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import json
 import os
+import secrets
 import tokenize
 import zipfile
 import zlib
@@ -75,7 +76,8 @@ def save(result: Any, path: str | Path) -> Path:
 @contextmanager
 def replacing(target: Path) -> Iterator[Any]:
     """A file to write bytes to, that takes the place of `target` once it is complete."""
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    who = f"{os.getpid()}-{secrets.token_hex(4)}"  # machines that share a folder share numbers
+    unfinished = target.with_name(f".{target.name}.{who}.unfinished")
     try:
         with unfinished.open("wb") as file:
             yield file

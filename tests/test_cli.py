@@ -606,3 +606,60 @@ class TestReproduce:
         monkeypatch.setattr(paper, "reproduce", stop)
         assert main(["reproduce"]) == 130
         assert capsys.readouterr().err == "probgeo reproduce: stopped, what is finished is kept\n"
+
+
+class TestDistances:
+    @pytest.fixture
+    def saved(self, tmp_path):
+        np.save(tmp_path / "points.npy", X)
+        save(METRIC, tmp_path / "metric.npz")
+        return [f"{tmp_path}/points.npy", "--metric", f"{tmp_path}/metric.npz"]
+
+    def test_all_of_them(self, saved, tmp_path, capsys):
+        out = tmp_path / "all"
+        assert main(["distances", *saved, "--out", str(out), "--chunk", "30"]) == 0
+        assert "14 x 14 distances, 100.00% converged" in capsys.readouterr().out
+        expected = Manifold(METRIC).distance_matrix(X).mean
+        np.testing.assert_allclose(np.load(out / "mean.npy"), expected, rtol=1e-12)
+
+    def test_in_shares(self, saved, tmp_path, capsys):
+        out = ["--out", f"{tmp_path}/shares", "--chunk", "30"]
+        assert main(["distances", *saved, *out, "--shard", "2/2"]) == 0
+        assert "2 of 4 chunks are there" in capsys.readouterr().out
+        assert main(["distances", "--gather", f"{tmp_path}/shares"]) == 2
+        assert "2 of 4 shards are missing" in capsys.readouterr().err
+        assert main(["distances", *saved, *out, "--shard", "1/2"]) == 0
+        assert main(["distances", "--gather", f"{tmp_path}/shares"]) == 0
+        assert main(["distances", *saved, "--out", f"{tmp_path}/all", "--chunk", "30"]) == 0
+        for name in ("mean", "std", "converged"):
+            there = [np.load(tmp_path / folder / f"{name}.npy") for folder in ("shares", "all")]
+            np.testing.assert_array_equal(*there)
+
+    def test_what_it_costs(self, saved, tmp_path, capsys):
+        out = tmp_path / "none"
+        assert main(["distances", *saved, "--estimate", "--out", str(out)]) == 0
+        assert not out.exists()
+        printed = capsys.readouterr().out
+        assert "91 geodesics in chunks of 512" in printed
+        assert "ms each on one core" in printed
+
+    def test_a_metric_of_fit_is_projected_alike(self, fitted, folder, tmp_path, capsys):
+        given = [f"{folder}/points.csv", "--metric", f"{fitted}/metric.npz"]
+        assert main(["distances", *given, "--out", str(tmp_path)]) == 0
+        space = Space.load(fitted / "metric.npz")
+        expected = Manifold(space.metric).distance_matrix(X).mean
+        np.testing.assert_allclose(np.load(tmp_path / "mean.npy"), expected, rtol=1e-12)
+
+    def test_what_makes_no_sense(self, saved, tmp_path, capsys):
+        save(Manifold(METRIC).distance(X[0], X[1]), tmp_path / "length.npz")
+        for arguments, message in (
+            ([], "give DATA and --metric FILE, or --gather DIR"),
+            ([saved[0], "--gather", "x"], "--gather needs no DATA"),
+            ([*saved, "--shard", "0/3"], "must be I/N, from 1/N to N/N, got '0/3'"),
+            ([*saved, "--shard", "4/3"], "must be I/N"),
+            ([saved[0], "--metric", f"{tmp_path}/length.npz"], "must hold a metric or a manifold"),
+            ([saved[0], "--metric", saved[0]], "was not written by probgeo.save"),
+            (["--gather", f"{tmp_path}"], "has no job.npz"),
+        ):
+            assert main(["distances", *arguments]) == 2
+            assert message in capsys.readouterr().err

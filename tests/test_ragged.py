@@ -1,8 +1,10 @@
 """Rows of members of different sizes, without padding, whoever works on them."""
 
 import itertools
+import os
 import threading
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given
@@ -65,20 +67,78 @@ def test_work_comes_back_in_order_however_it_is_divided(monkeypatch, threads, co
 
 def test_work_within_work_stays_on_its_thread(monkeypatch):
     monkeypatch.setenv("PROBGEO_THREADS", "2")
-    names = set()
 
     def inner(members):
-        names.add(threading.current_thread().name)
-        return ragged.thread_count()
+        return threading.current_thread().name, ragged.who_works()
 
     def outer(members):
-        before = set(names)
-        found = ragged.in_chunks(inner, 8, least=1)
-        assert len(names - before) <= 1
-        return found
+        found = ragged.in_chunks(inner, 8, most=2)
+        assert len(found) == 4
+        return {threading.current_thread().name, *(name for name, _ in found)}, found
 
-    found = ragged.in_chunks(outer, 8, least=1)
-    assert {count for part in found for count in part} == {1}
+    for names, found in ragged.in_chunks(outer, 8, most=4):
+        assert len(names) == 1
+        assert {workers for _, workers in found} == {(1, False)}
+
+
+def sizes_of_chunks(count, **options):
+    return ragged.in_chunks(len, count, **options)
+
+
+@given(st.integers(1, 3000), st.integers(1, 2000))
+def test_chunks_are_the_same_whoever_works(count, most):
+    with ragged.jobs(1):
+        alone = sizes_of_chunks(count, most=most)
+    with ragged.jobs(3):
+        assert sizes_of_chunks(count, most=most) == alone
+    assert max(alone) <= most
+
+
+def test_who_works_is_said_as_joblib_says_it(monkeypatch):
+    monkeypatch.setenv("PROBGEO_THREADS", "3")
+    assert ragged.who_works() == (3, False)
+    with ragged.jobs(2), ragged.jobs(None):
+        assert ragged.who_works() == (2, False)
+    with ragged.jobs(-1):
+        assert ragged.who_works() == (joblib.cpu_count(), False)
+    with joblib.parallel_config(n_jobs=4):
+        assert ragged.who_works() == (4, False)
+        with ragged.jobs(2):
+            assert ragged.who_works() == (2, False)
+    with joblib.parallel_config("threading", n_jobs=1):
+        assert ragged.who_works() == (1, False)
+    with joblib.parallel_config("loky", n_jobs=2):
+        assert ragged.who_works() == (2, True)
+    assert ragged.who_works() == (3, False)
+
+
+@pytest.mark.parametrize("wrong", [0, 1.5, True, "all"])
+def test_a_number_of_jobs_that_is_none_is_named(wrong):
+    with pytest.raises(ValueError, match="n_jobs must be None or a whole number other than 0"):
+        ragged.jobs(wrong).__enter__()
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_who_is_one_of_several_workers_divides_nothing(monkeypatch, backend):
+    monkeypatch.setenv("PROBGEO_THREADS", "3")
+    with joblib.parallel_config(backend, n_jobs=2):
+        found = joblib.Parallel()(joblib.delayed(ragged.who_works)() for _ in range(4))
+    assert found == [(1, False)] * 4
+
+
+def test_other_processes_work_only_where_work_travels():
+    here = os.getpid()
+
+    def work(members):
+        return os.getpid(), ragged.who_works(), members.sum()
+
+    with joblib.parallel_config("loky", n_jobs=2):
+        stays = ragged.in_chunks(work, 100, most=20)
+        goes = ragged.in_chunks(work, 100, most=20, travels=True)
+    assert {pid for pid, _, _ in stays} == {here}
+    assert here not in {pid for pid, _, _ in goes}
+    assert {who for _, who, _ in goes} == {(1, False)}
+    assert [total for _, _, total in goes] == [total for _, _, total in stays]
 
 
 def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
@@ -94,7 +154,7 @@ def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
 def test_a_number_of_threads_that_is_none_is_named(monkeypatch):
     monkeypatch.setenv("PROBGEO_THREADS", "many")
     with pytest.raises(ValueError, match="PROBGEO_THREADS must be a whole number"):
-        ragged.thread_count()
+        ragged.who_works()
 
 
 def test_matrix_products_of_chunks_use_one_thread():

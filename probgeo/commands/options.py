@@ -8,7 +8,7 @@ import probgeo
 
 
 def parser() -> argparse.ArgumentParser:
-    """The three commands and their options."""
+    """The commands and their options."""
     command_line = argparse.ArgumentParser(
         prog="probgeo",
         description="Statistics on learned Riemannian manifolds, with error bars.",
@@ -78,7 +78,29 @@ def parser() -> argparse.ArgumentParser:
             name, dest=end, type=int, required=True, metavar="ROW", help="counted from 0"
         )
     path.add_argument("--metric", metavar="FILE", help="metric.npz of a `fit`, not learned again")
+
+    pairs = commands.add_parser("distances", help="all distances, in shards that can be continued")
+    pairs.add_argument("data", nargs="?", metavar="DATA", help=".csv or .npy, one point a row")
+    pairs.add_argument("--metric", metavar="FILE", help="metric.npz of a `fit` or `probgeo.save`")
+    pairs.add_argument("--out", default="distances", metavar="DIR", help="default: distances")
+    what = pairs.add_mutually_exclusive_group()
+    what.add_argument("--shard", type=_share, metavar="I/N", help="only the I-th of N shares")
+    what.add_argument("--gather", metavar="DIR", help="arrays of the shards in DIR")
+    what.add_argument("--estimate", action="store_true", help="how long it takes, from a sample")
+    pairs.add_argument("--chunk", type=_whole(1), metavar="P", help="pairs of a file")
+    pairs.add_argument("--jobs", type=_whole(1), metavar="N", help="threads, default: all cores")
+    pairs.add_argument("--header", action=argparse.BooleanOptionalAction, help="as for `fit`")
+    pairs.add_argument("--quiet", action="store_true", help="no progress, only results")
     return command_line
+
+
+def _share(text: str) -> tuple[int, int]:
+    parts = text.split("/")
+    if len(parts) == 2 and all(part.isdecimal() for part in parts):
+        i, n = map(int, parts)
+        if 1 <= i <= n:
+            return i, n
+    raise argparse.ArgumentTypeError(f"must be I/N, from 1/N to N/N, got {text!r}")
 
 
 def _seed(text: str) -> int:

@@ -23,6 +23,7 @@ from probgeo.geometry.curvature import certain_rows, ricci, sectional
 from probgeo.geometry.ensembles import ModelSource, with_spread
 from probgeo.geometry.geodesic import Geodesic, Method, check_method
 from probgeo.geometry.guess import chains_of, guessed
+from probgeo.geometry.nearest import Neighbors, nearest
 from probgeo.geometry.packing import Ends, packed
 from probgeo.geometry.refine import Accuracy
 from probgeo.geometry.search import EFFORTS
@@ -34,7 +35,7 @@ from probgeo.metrics.inputs import as_points
 from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver
-from probgeo.ragged import in_chunks, members_at_a_time
+from probgeo.ragged import in_chunks, jobs, members_at_a_time
 
 # Steps of Newton's method in which geodesics nearby are reached. Those that take more have changed
 # their shape, and their nodes are in the wrong places: in a mean of digits in fifty dimensions
@@ -107,6 +108,7 @@ class Manifold:
         guess: Any = None,
         patience: int | None = None,
         progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> Geodesic:
         """Shortest curves from a to b: one to one, one to many, many to many by broadcasting.
 
@@ -122,6 +124,10 @@ class Manifold:
             has changed its shape. With 0 there is a search in any case, the guess takes part in.
         progress : bool, optional
             Whether to show a progress bar. By default in a terminal, if it takes long.
+        n_jobs : int, optional
+            Threads, or workers of the back end that an active `joblib.parallel_config` names; -1
+            for all cores. Results do not depend on it. By default what that says, else as many
+            threads as `PROBGEO_THREADS` says or there are cores.
 
         Returns
         -------
@@ -139,7 +145,8 @@ class Manifold:
         elif isinstance(guess, Geodesic):
             patience = FEW_STEPS
         ends = Ends(first, last, *covs)
-        geodesic = self._between(ends, usable, shape[:-1], chains, patience, progress)
+        with jobs(n_jobs):
+            geodesic = self._between(ends, usable, shape[:-1], chains, patience, progress)
         warn(geodesic, "geodesics")
         return geodesic
 
@@ -243,7 +250,12 @@ class Manifold:
         return Gaussian.unchecked(carried.mean(end), carried.cov(end, end, source=source))
 
     def distance_matrix(
-        self, X: Any, Y: Any = None, *, progress: bool | None = None
+        self,
+        X: Any,
+        Y: Any = None,
+        *,
+        progress: bool | None = None,
+        n_jobs: int | None = None,
     ) -> ScalarGaussian:
         """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself.
 
@@ -273,13 +285,11 @@ class Manifold:
         good = usable.copy()
 
         def work(k: np.ndarray) -> tuple[np.ndarray, ...]:
-            ends, all_usable = Ends(points[i[k]], others[j[k]]), np.ones(len(k), dtype=bool)
-            found = self._between(ends, all_usable, k.shape)
-            lengths, converged = self._by_members(ends, found)
-            return found.mean_length, found.length_error, lengths, converged
+            return self.lengths_between(points[i[k]], others[j[k]])
 
         if len(i):
-            parts = in_chunks(work, len(i), progress=progress, unit="distances")
+            with jobs(n_jobs):
+                parts = in_chunks(work, len(i), travels=True, progress=progress, unit="distances")
             found = (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
             for out, values in zip((mean, error, each, good), found, strict=True):
                 out[..., i, j] = values
@@ -294,6 +304,61 @@ class Manifold:
             )
         distance = ScalarGaussian.unchecked(mean, error**2)
         return with_spread(distance, each, error, good) if self.members else distance
+
+    def nearest(
+        self,
+        X: Any,
+        k: int,
+        among: Any = None,
+        *,
+        progress: bool | None = None,
+        n_jobs: int | None = None,
+    ) -> Neighbors:
+        """The k points that are nearest to each of X (n, D), and their distances.
+
+        They are those that all distances would tell, but only those are solved for that may be
+        among the nearest: a local metric tells how short a curve can be at least, see `floors`; for
+        others, distances from a few pivots tell it, as long as these are the shortest.
+
+        Parameters
+        ----------
+        X : array (n, D)
+        k : int
+        among : array (m, D), optional
+            The points to choose from; by default the others in X.
+        progress, n_jobs : see `geodesic`
+
+        Returns
+        -------
+        Neighbors
+            `distance` (n, k), nearest first, `index` (n, k), `converged` (n, k); `solved`, the
+            share of pairs that were solved for, and `lost`, how many of these did not converge.
+
+        Examples
+        --------
+        >>> from probgeo import metrics
+        >>> manifold = Manifold(metrics.LocalMetrics([[0.0], [4.0]], [[1.0], [2.0]]))
+        >>> found = manifold.nearest([[0.0], [1.0], [5.0], [5.5]], k=1)
+        >>> found.index.tolist(), round(found.solved, 2)
+        ([[1], [0], [3], [2]], 0.33)
+        """
+        points = as_points("X", X)
+        others = None if among is None else as_points("among", among)
+        second = points.shape if others is None else others.shape
+        check_dimensions(self.metric, {"X": points.shape, "among": second})
+        most = second[0] - (others is None)
+        if as_whole_number("k", k, 1) > most:
+            raise ValueError(f"k must be at most {most}, the points to choose from, got {k}")
+        with jobs(n_jobs):
+            found = nearest(self, points, k, others, progress)
+        if found.lost:
+            warnings.warn(
+                f"{found.lost} geodesics did not converge, or points have no metric: others may be "
+                f"nearer than the neighbours found, see `converged` and {READING_CONVERGED}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return found
 
     def inner(self, x: Any, u: Any, v: Any) -> np.ndarray:
         """u' M(x) v, the inner product of tangent vectors at x."""
@@ -402,6 +467,19 @@ class Manifold:
             return ()
         return tuple(replace(self, metric=member) for member in self.metric.members)
 
+    def lengths_between(
+        self, a: np.ndarray, b: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Distances from a to b (n, D), where there is a metric, and no curves.
+
+        The lengths, their errors, the lengths (K, n) by members of an ensemble, and whether all
+        converged.
+        """
+        ends = Ends(a, b)
+        found = self._between(ends, np.ones(len(a), dtype=bool), (len(a),))
+        lengths, converged = self._by_members(ends, found)
+        return found.mean_length, found.length_error, lengths, converged
+
     def _by_members(
         self, ends: Ends, found: Geodesic, room: float = 0.2
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -470,7 +548,9 @@ class Manifold:
 
         # a dozen first polygons each; with more Hessians than 32 MB it is slower
         most = min(512, members_at_a_time(3e3 * ends.a.shape[1] ** 2, 2**25))
-        parts = in_chunks(work, len(index), most=most, progress=progress, unit="geodesics")
+        parts = in_chunks(
+            work, len(index), most=most, travels=True, progress=progress, unit="geodesics"
+        )
         least = packed(self.metric, joined(parts), usable, ends, batch)
         if self.solver is None or isinstance(self.solver, Markov):
             return least

@@ -120,6 +120,10 @@ class Metric(ABC):
         """Points (L, D) worth a detour; possibly none."""
         return np.empty((0, self.dimension or 0))
 
+    def floors(self, dimension: int) -> np.ndarray:
+        """Tensors (F, D, D), each of them below M(x) everywhere; possibly none."""
+        return np.empty((0, dimension, dimension))
+
     def smoother(self, share: float) -> "Metric | None":
         """A metric like this one that changes less abruptly; as it is for share 1."""
         return None

@@ -50,6 +50,9 @@ class Flat(ClosedForm):
         A = np.eye(x.shape[-1]) if self.A is None else constant(self.A, x)
         return xp.zeros((*x.shape[:-1], 1, 1)) + A
 
+    def floors(self, dimension: int) -> np.ndarray:
+        return self.tensors_at(np.zeros((1, dimension)))
+
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         return 0.5 * np.sum(self._lowered(v) * v, axis=-1)
 

@@ -74,6 +74,20 @@ class LocalMetrics(ByLoop):
         """The centres."""
         return self.centers
 
+    def floors(self, dimension: int) -> np.ndarray:
+        """A tensor below all M_k, and so below their blends.
+
+        One after the other: if A = T T' and B = T diag(b) T', T diag(min(1, b)) T' is below both.
+        """
+        lower = self._full[0]
+        for tensor in self._full[1:]:
+            root = np.linalg.cholesky(lower)
+            inverse = np.linalg.inv(root)
+            values, axes = np.linalg.eigh(inverse @ tensor @ inverse.T)
+            half = root @ axes * np.sqrt(np.clip(values, 0.0, 1.0))
+            lower = half @ half.T
+        return lower[None]
+
     def smoother(self, share: float) -> "LocalMetrics":
         """The same with rho times `share`."""
         return self.with_rho(share * self.rho)

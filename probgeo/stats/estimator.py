@@ -1,8 +1,10 @@
 """What all estimators share: how data, weights and manifolds are checked, progress and tables."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from probgeo.geometry import Manifold
 from probgeo.metrics import Flat, as_metric
 from probgeo.metrics.learners import Learner
 from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning
+from probgeo.ragged import jobs
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +34,14 @@ class ManifoldEstimator(BaseEstimator):
     manifold: Any
     manifold_: Manifold
     verbose: int
+    n_jobs: int | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """All methods that users call divide their work as `n_jobs` says."""
+        super().__init_subclass__(**options)
+        for name, method in list(vars(cls).items()):
+            if isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, _divided(method))
 
     def _fit_manifold(self, X: np.ndarray, y: Any = None) -> Manifold:
         """The manifold for points X (P, D); it becomes `manifold_`."""
@@ -62,7 +73,7 @@ class ManifoldEstimator(BaseEstimator):
             f"{type(self).__name__} did not converge: {message}. See `converged_`, `message_` "
             f"and {READING_CONVERGED}.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
     def summary(self) -> "pandas.DataFrame":
@@ -82,6 +93,15 @@ class ManifoldEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
+
+
+def _divided(method: Callable) -> Callable:
+    @wraps(method)
+    def within(self: ManifoldEstimator, *args: Any, **options: Any) -> Any:
+        with jobs(self.n_jobs):
+            return method(self, *args, **options)
+
+    return within
 
 
 def as_random_state(seed: Any) -> np.random.RandomState:

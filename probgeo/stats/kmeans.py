@@ -78,6 +78,8 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         How centres are found; its manifold and start are not used.
     random_state : int
     verbose : int
+    n_jobs : int, optional
+        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -108,6 +110,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         mean: FrechetMean | None = None,
         random_state: Any = 0,
         verbose: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
         self.n_clusters = n_clusters
@@ -116,6 +119,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         self.mean = mean
         self.random_state = random_state
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "GeodesicKMeans":
         """Find clusters of X (P, D)."""

@@ -30,6 +30,7 @@ class CentreEstimator(ManifoldEstimator):
         n_init: int = 1,
         random_state: Any = 0,
         verbose: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
         self.step = step
@@ -41,6 +42,7 @@ class CentreEstimator(ManifoldEstimator):
         self.n_init = n_init
         self.random_state = random_state
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Find the centre of X (P, D); weights (P,) count like repetitions of a point."""
@@ -199,6 +201,8 @@ class FrechetMean(CentreEstimator):
     random_state : int
     verbose : int
         A progress bar, if not zero.
+    n_jobs : int, optional
+        See `Manifold.geodesic`.
 
     Attributes
     ----------

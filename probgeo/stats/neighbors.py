@@ -28,11 +28,13 @@ class NeighborsEstimator(ManifoldEstimator):
         *,
         weights: Literal["uniform", "distance"] = "uniform",
         verbose: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
         self.n_neighbors = n_neighbors
         self.weights = weights
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any) -> Any:
         """Keep points X (P, D) and their targets y (P,) or (P, T)."""
@@ -65,26 +67,41 @@ class NeighborsEstimator(ManifoldEstimator):
 
     def kneighbors(self, X: Any) -> tuple[ScalarGaussian, np.ndarray]:
         """Distances (n, k) of the nearest neighbours, nearest first, and their numbers (n, k)."""
-        all_of_them = self.distances(X)
-        order = np.argsort(_finite(all_of_them.mean), axis=1, kind="stable")[:, : self.n_neighbors]
-        nearest = (np.take_along_axis(x, order, 1) for x in (all_of_them.mean, all_of_them.cov))
-        return ScalarGaussian.unchecked(*nearest), order
+        return self._nearest(X, self.n_neighbors)
 
     def doubtful(self, X: Any) -> np.ndarray:
         """Whether it is open who the k nearest of X (n, D) are, as far as the numerics can tell."""
-        found = self.distances(X)
-        if found.mean.shape[1] == self.n_neighbors:
-            return np.zeros(len(found.mean), dtype=bool)
-        order = np.argsort(_finite(found.mean), axis=1, kind="stable")
-        border = order[:, self.n_neighbors - 1 : self.n_neighbors + 1]
-        last, first_out = np.take_along_axis(found.mean, border, 1).T
-        var = np.take_along_axis(found.cov, border, 1).sum(axis=1)
-        return ~(first_out - last > DEVIATIONS * np.sqrt(var))
+        k = self.n_neighbors
+        if len(self.points_) == k:
+            return np.zeros(len(X), dtype=bool)
+        found, _ = self._nearest(X, k + 1)
+        apart = found.mean[:, k] - found.mean[:, k - 1]
+        return ~(apart > DEVIATIONS * np.sqrt(found.cov[:, k - 1 : k + 1].sum(axis=1)))
 
     def predict(self, X: Any) -> np.ndarray:
         """Targets (n,) or (n, T) of X (n, D)."""
-        distances = _finite(self.distances(X).mean)
+        distances = self._near(X)
         return self.voting_.predict(distances)
+
+    def _nearest(self, X: Any, k: int) -> tuple[ScalarGaussian, np.ndarray]:
+        check_is_fitted(self)
+        if not self.manifold_.metric.is_flat:
+            points, bar = self._points(X, reset=False), True if self.verbose else None
+            found = self.manifold_.nearest(points, k, self.points_, progress=bar)
+            return found.distance, found.index
+        all_of_them = self.distances(X)
+        order = np.argsort(all_of_them.mean, axis=1, kind="stable")[:, :k]
+        nearest = (np.take_along_axis(x, order, 1) for x in (all_of_them.mean, all_of_them.cov))
+        return ScalarGaussian.unchecked(*nearest), order
+
+    def _near(self, X: Any) -> np.ndarray:
+        """Distances (n, P) of the nearest neighbours; all others are farther than these."""
+        found, index = self.kneighbors(X)
+        known = np.isfinite(found.mean)
+        farthest = 2.0 * np.max(found.mean, where=known, initial=1.0)
+        distances = np.full((len(index), len(self.points_)), farthest)
+        np.put_along_axis(distances, index, np.where(known, found.mean, farthest), axis=1)
+        return distances
 
     def _summary(self) -> tuple[str, dict[str, Any]]:
         return "model", {"points": [len(self.points_)], "n_neighbors": [self.n_neighbors]}
@@ -103,7 +120,8 @@ class NeighborsEstimator(ManifoldEstimator):
 class GeodesicKNeighborsClassifier(ClassifierMixin, NeighborsEstimator):
     """The class that most of the k nearest neighbours have, by geodesic distance.
 
-    All distances from a point to those of `fit` are solved for: P geodesics for a prediction.
+    For a prediction geodesics are solved for to those points of `fit` that may be among the
+    nearest, see `Manifold.nearest`.
 
     Parameters
     ----------
@@ -115,6 +133,8 @@ class GeodesicKNeighborsClassifier(ClassifierMixin, NeighborsEstimator):
         Whether all neighbours count alike, or by the inverse of their distance.
     verbose : int
         A progress bar, if not zero.
+    n_jobs : int, optional
+        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -139,7 +159,7 @@ class GeodesicKNeighborsClassifier(ClassifierMixin, NeighborsEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Shares (n, C) of the classes among the neighbours of X (n, D)."""
-        distances = _finite(self.distances(X).mean)
+        distances = self._near(X)
         return self.voting_.predict_proba(distances)
 
 
@@ -156,10 +176,3 @@ class GeodesicKNeighborsRegressor(RegressorMixin, NeighborsEstimator):
     """
 
     _voting = KNeighborsRegressor
-
-
-def _finite(distances: np.ndarray) -> np.ndarray:
-    """To where there is no geodesic it is farther than to anywhere else."""
-    known = np.isfinite(distances)
-    farthest = 2.0 * np.max(distances, where=known, initial=1.0)
-    return np.where(known, distances, farthest)

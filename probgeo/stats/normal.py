@@ -46,6 +46,8 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         See `FrechetMean`.
     random_state : int
     verbose : int
+    n_jobs : int, optional
+        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -83,6 +85,7 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         fraction: float = 0.1,
         random_state: int = 0,
         verbose: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
         self.mean = mean
@@ -91,6 +94,7 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         self.fraction = fraction
         self.random_state = random_state
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "NormalOnManifold":
         """Mean and precision of X (P, D); weights count like repetitions."""

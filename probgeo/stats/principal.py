@@ -35,6 +35,8 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         See `FrechetMean`.
     n_draws, random_state : int
     verbose : int
+    n_jobs : int, optional
+        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -70,6 +72,7 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         n_draws: int = 100,
         random_state: int = 0,
         verbose: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
         self.n_components = n_components
@@ -79,6 +82,7 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         self.n_draws = n_draws
         self.random_state = random_state
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "PrincipalGeodesics":
         """Mean and principal directions of X (P, D); weights count like repetitions."""

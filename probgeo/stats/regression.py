@@ -45,6 +45,8 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         Length of a step, over the root mean square distance of the data from their mean, that is
         not worth another one. The curve itself is a thousand times as precise.
     verbose : int
+    n_jobs : int, optional
+        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -70,12 +72,19 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
     """
 
     def __init__(
-        self, manifold: Any = None, *, max_iter: int = 50, tol: float = 1e-5, verbose: int = 0
+        self,
+        manifold: Any = None,
+        *,
+        max_iter: int = 50,
+        tol: float = 1e-5,
+        verbose: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GeodesicRegression":
         """Fit the curve to points y (P, D) at the numbers X (P,) or (P, 1)."""

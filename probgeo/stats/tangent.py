@@ -88,6 +88,8 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean)
     fraction : float
         See `FrechetMean`.
     verbose : int
+    n_jobs : int, optional
+        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -115,11 +117,13 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean)
         mean: FrechetMean | None = None,
         fraction: float = 0.1,
         verbose: int = 0,
+        n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
         self.mean = mean
         self.fraction = fraction
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "TangentSpace":
         """Find the mean of X (P, D)."""

@@ -24,7 +24,7 @@ from tests.paper.test_browser import FLAGS, browser
 
 __all__ = ["browser"]  # a fixture
 
-MODULES = ("solvers", "kernels", "metrics", "functions", "stats", "data", "plot")
+MODULES = ("solvers", "kernels", "metrics", "functions", "stats", "cluster", "data", "plot")
 LOADED = {"img": "src", "script": "src", "iframe": "src", "source": "src", "link": "href"}
 
 

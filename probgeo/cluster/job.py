@@ -1,0 +1,295 @@
+"""A job in a folder: what is asked for, a shard for every chunk of pairs, and arrays in the end.
+
+    job.npz             the points, and enough of the manifold to recognise it
+    shard-000017.npz    what one chunk of pairs came to
+    mean.npy, ...       all of them, once they are gathered
+
+A file is there when all of it is written, and has checksums. So whoever does the job looks at what
+is there and does the rest, and who was killed has lost no more than the chunk he was at.
+"""
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probgeo import __version__, storage
+from probgeo._checks import as_whole_number
+from probgeo.geometry import Manifold
+from probgeo.geometry.arguments import check_dimensions
+from probgeo.metrics.inputs import as_points
+
+RECORD = "job.npz"
+GOLDEN = (5**0.5 - 1) / 2
+Values = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Something to be computed for pairs of points.
+
+    Attributes
+    ----------
+    X : array (n, D)
+    Y : array (m, D) or None
+        Without them all pairs of different points of X.
+    matrix : bool
+        Whether all of X and Y are paired, or row with row.
+    chunk : int
+        Pairs of a shard.
+    what : str
+        Name of what is computed.
+    settings : str
+        Version and tolerances.
+    tensors, landmarks : array
+        The metric at some of the points, and the landmarks: those of another manifold differ.
+    """
+
+    X: np.ndarray
+    Y: np.ndarray | None
+    matrix: bool
+    chunk: int
+    what: str
+    settings: str
+    tensors: np.ndarray
+    landmarks: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        manifold: Manifold,
+        X: Any,
+        Y: Any = None,
+        *,
+        matrix: bool = True,
+        chunk: int | None = None,
+        what: str = "distances",
+    ) -> "Job":
+        """The job of a manifold, with chunks that take some seconds unless their size is given."""
+        X, other = as_points("X", X), None if Y is None else as_points("Y", Y)
+        second = X.shape if other is None else other.shape
+        check_dimensions(manifold.metric, {"X": X.shape, "Y": second})
+        if not matrix and len(X) != second[0]:
+            raise ValueError(f"X and Y must have equally many rows, got {X.shape} and {second}")
+        how = (__version__, manifold.thoroughness, manifold.accuracy, manifold.solver)
+        settings = re.sub(" at 0x[0-9a-f]+", "", repr(how))
+        tensors = manifold.metric.tensors_at(X[:: -(-len(X) // 16)])
+        landmarks = manifold.known_landmarks.points
+        size = 1 if chunk is None else as_whole_number("chunk", chunk, 1)
+        job = cls(X, other, matrix, size, what, settings, np.asarray(tensors), landmarks)
+        if not job.count:
+            raise ValueError(f"X must have at least two points without Y, got {X.shape}")
+        if chunk is None:  # 512 are solved at a time
+            object.__setattr__(job, "chunk", int(np.clip(job.count // 64, 512, 4096)))
+        return job
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, m) for matrices, else (n,)."""
+        n = len(self.X)
+        return (n, n if self.Y is None else len(self.Y)) if self.matrix else (n,)
+
+    @property
+    def count(self) -> int:
+        """How many pairs there are."""
+        n = len(self.X)
+        return n * (n - 1) // 2 if self.Y is None else int(np.prod(self.shape))
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return -(-self.count // self.chunk)
+
+    @cached_property
+    def name(self) -> str:
+        """One that no other job has."""
+        digest = hashlib.sha256()
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("tensors", "landmarks"):  # machines may differ in the last digits
+                value = np.char.mod("%.4e", value).tolist()
+            digest.update(
+                value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+            )
+        return digest.hexdigest()[:16]
+
+    def pairs(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows i, j of X and Y (of X without Y) of the pairs in a chunk.
+
+        Chunks take pairs from everywhere, so that all cost about as much: steps of the golden ratio
+        of their count lead through all of them.
+        """
+        count = self.count
+        step = max(1, round(GOLDEN * count))
+        while gcd(step, count) > 1:
+            step += 1
+        first = number * self.chunk
+        pair = np.arange(first, min(first + self.chunk, count), dtype=np.int64) * step % count
+        if not self.matrix:
+            return pair, pair
+        if self.Y is not None:
+            return np.divmod(pair, len(self.Y))
+        j = ((1.0 + np.sqrt(1.0 + 8.0 * pair)) / 2.0).astype(np.int64)  # j (j - 1) / 2 come before
+        j -= j * (j - 1) // 2 > pair
+        j += j * (j + 1) // 2 <= pair
+        return pair - j * (j - 1) // 2, j
+
+    def ends(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The points (n, D) of the pairs in a chunk."""
+        i, j = self.pairs(number)
+        return self.X[i], (self.X if self.Y is None else self.Y)[j]
+
+    # --- in a folder -------------------------------------------------------------------------
+
+    def entered(self, folder: Path) -> "Job":
+        """As it stands in a folder, which is made if there is none; another job is refused."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / RECORD).exists():
+            storage.save(self, folder / RECORD)
+        found = Job.read(folder)
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(found, field.name)
+            if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
+                same = mine.shape == theirs.shape
+                rtol = 1e-6 if field.name in ("tensors", "landmarks") else 0.0
+                same = same and np.allclose(mine, theirs, rtol=rtol, atol=0.0, equal_nan=True)
+            else:
+                same = mine is theirs or (type(mine) is type(theirs) and mine == theirs)
+            if not same:
+                raise ValueError(
+                    f"{folder} has another job: its {field.name} differs; give another folder, or "
+                    "the same arguments as before"
+                )
+        return found
+
+    @classmethod
+    def read(cls, folder: Path) -> "Job":
+        """The job in a folder."""
+        path = folder / RECORD
+        if not path.exists():
+            raise ValueError(f"{folder} has no {RECORD}: no job was begun there")
+        found = storage.load(path)
+        if not isinstance(found, cls):
+            raise ValueError(f"{path} is not a job, but a {type(found).__name__}")
+        return found
+
+    def shard(self, folder: Path, number: int) -> Path:
+        """The file of a chunk."""
+        return folder / f"shard-{number:06d}.npz"
+
+    def missing(self, folder: Path, share: tuple[int, int] = (1, 1)) -> list[int]:
+        """Chunks yet to be done, of n equal shares the i-th; the shards there are looked at."""
+        i, n = share
+        numbers = range(i - 1, self.chunks, n)
+        there = [k for k in numbers if self.shard(folder, k).exists()]
+        for number in there:
+            self.values(folder, number)
+        return sorted(set(numbers) - set(there))
+
+    def write(self, folder: Path, number: int, values: Values) -> None:
+        """Keep what a chunk came to."""
+        path = self.shard(folder, number)
+        try:
+            storage.save({"job": self.name, "chunk": number, "values": values}, path)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{path} could not be written ({error.strerror or error}); what is finished is "
+                "kept: the same call goes on from there",
+            ) from error
+
+    def values(self, folder: Path, number: int) -> Values:
+        """What a chunk came to; damaged shards and those of other jobs are refused."""
+        path, again = self.shard(folder, number), "remove it, and run the job again"
+        try:
+            found = storage.load(path)
+        except ValueError as error:
+            raise ValueError(f"{error}; {again}") from error
+        if not isinstance(found, dict) or set(found) != {"job", "chunk", "values"}:
+            raise ValueError(f"{path} is not a shard; {again}")
+        if (found["job"], found["chunk"]) != (self.name, number):
+            raise ValueError(
+                f"{path} is chunk {found['chunk']} of job {found['job']}, not chunk {number} of "
+                f"{self.name}; {again}"
+            )
+        size = len(self.pairs(number)[0])
+        if any(len(value) != size for value in found["values"].values()):
+            raise ValueError(f"{path} is not of {size} pairs; {again}")
+        return found["values"]
+
+
+def gather(out: str | Path) -> dict[str, np.ndarray]:
+    """All shards of a job as one array a value, in files that need not fit into memory.
+
+    Parameters
+    ----------
+    out : str or Path
+        The folder of the job. `mean.npy` and so on are written there.
+
+    Returns
+    -------
+    dict
+        Memory maps by name. "mean", "std" and "converged" of `distance_matrix` are (n, m).
+    """
+    folder = Path(out)
+    job = Job.read(folder)
+    lacking = [k for k in range(job.chunks) if not job.shard(folder, k).exists()]
+    if lacking:
+        raise ValueError(
+            f"{len(lacking)} of {job.chunks} shards are missing in {folder}, the first is "
+            f"{job.shard(folder, lacking[0]).name}: run the job to its end, then gather"
+        )
+    first = job.values(folder, 0)
+    paths = {name: folder / f"{name}.npy" for name in first}
+    parts = {name: path.with_name(f".{path.name}.unfinished") for name, path in paths.items()}
+    try:
+        arrays = {name: _room(parts[name], job, value) for name, value in first.items()}
+        for number in range(job.chunks):
+            i, j = job.pairs(number)
+            for name, value in job.values(folder, number).items():
+                if not job.matrix:
+                    arrays[name][i] = value
+                    continue
+                arrays[name][i, j] = value
+                if job.Y is None:
+                    arrays[name][j, i] = value
+        for name, array in arrays.items():
+            array.flush()
+            os.replace(parts[name], paths[name])
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+    return {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
+
+
+def _room(path: Path, job: Job, value: np.ndarray) -> np.memmap:
+    """A file for all values of a kind. Of points with themselves distances are zero and known."""
+    shape = (*job.shape, *value.shape[1:])
+    array = np.lib.format.open_memmap(path, "w+", value.dtype, shape)
+    if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash later
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    if job.matrix and job.Y is None and value.dtype == bool:
+        np.einsum("ii...->i...", array)[...] = True
+    return array
+
+
+def ensure_arrays(values: Any, count: int) -> Values:
+    """What a function of geodesics returns, as arrays by name with a row for each of them."""
+    named = values if isinstance(values, dict) else {"values": values}
+    named = {str(name): np.asarray(value) for name, value in named.items()}
+    for name, value in named.items():
+        if value.ndim == 0 or len(value) != count or value.dtype == object:
+            raise ValueError(
+                f"the function must return arrays with a row for each of {count} geodesics, got "
+                f"{name} of shape {value.shape} and type {value.dtype}"
+            )
+        if not re.fullmatch(r"\w+", name):
+            raise ValueError(f"names of values become names of files, got {name!r}")
+    return named

@@ -1,0 +1,259 @@
+"""Who does the chunks of a job: threads of this process, or the workers of a Dask cluster."""
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probgeo._checks import as_whole_number
+from probgeo.cluster.job import Job, Values, ensure_arrays, gather
+from probgeo.geometry import Geodesic, Manifold
+from probgeo.geometry.arguments import where_definite
+from probgeo.geometry.ensembles import spread
+from probgeo.ode.curve import ConvergenceWarning
+from probgeo.ragged import blas_on_one_thread, in_chunks, jobs, progress_bar, undivided
+
+
+class Distances(NamedTuple):
+    """Memory maps (n, m): distances, their standard deviations, and whether they converged."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    converged: np.ndarray
+
+
+def distance_matrix(
+    manifold: Manifold,
+    X: Any,
+    Y: Any = None,
+    *,
+    out: str | Path,
+    client: Any = None,
+    chunk: int | None = None,
+    retries: int = 3,
+    progress: bool | None = None,
+    n_jobs: int | None = None,
+) -> Distances:
+    """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself, in a folder.
+
+    What was begun there is continued: the same call after a crash, an interruption or on a full
+    disk does what is missing. The numbers do not depend on who computes them.
+
+    Parameters
+    ----------
+    manifold : Manifold
+    X, Y : array (n, D), (m, D)
+    out : str or Path
+        Folder for the job, its shards and, in the end, `mean.npy`, `std.npy` and `converged.npy`.
+    client : dask.distributed.Client, optional
+        Whose workers do it; by default threads of this process do. The folder need not be visible
+        to the workers.
+    chunk : int, optional
+        Pairs of a shard.
+    retries : int
+        How many times a chunk is done again whose worker died or ran out of memory.
+    progress : bool, optional
+        Whether to show a progress bar. By default in a terminal, if it takes long.
+    n_jobs : int, optional
+        Threads without a client, see `Manifold.geodesic`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from probgeo import metrics
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     half_plane = Manifold(metrics.HalfPlane())
+    ...     found = distance_matrix(half_plane, [[0.0, 1.0], [1.0, 2.0], [2.0, 1.0]], out=folder)
+    ...     print(found.mean.round(3).tolist())
+    [[0.0, 0.962, 1.763], [0.962, 0.0, 0.962], [1.763, 0.962, 0.0]]
+    """
+    job = Job.of(manifold, X, Y, chunk=chunk)
+    with jobs(n_jobs):
+        complete(job, Path(out), manifold, lengths, client, retries, progress)
+    found = Distances(**gather(out))
+    lost = int(found.converged.size - np.count_nonzero(found.converged))
+    if lost:
+        warnings.warn(
+            f"{lost} of {found.converged.size} distances did not converge, see `converged`",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def map_pairs(
+    function: Callable[[Geodesic], Any],
+    manifold: Manifold,
+    X: Any,
+    Y: Any,
+    *,
+    out: str | Path,
+    client: Any = None,
+    chunk: int | None = None,
+    retries: int = 3,
+    progress: bool | None = None,
+    n_jobs: int | None = None,
+) -> dict[str, np.ndarray]:
+    """What a function makes of the geodesics from X (n, D) to Y (n, D), row by row, in a folder.
+
+    Parameters
+    ----------
+    function : function of a batch of geodesics
+        It returns an array with a row for each of them, or several by name. Geodesics that did not
+        converge are among them, as their `converged` says.
+
+    The others are those of `distance_matrix`.
+
+    Returns
+    -------
+    dict
+        Memory maps (n, ...) by name, "values" if the function returns one array.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from probgeo import metrics
+    >>> X, Y = [[0.0, 1.0], [1.0, 2.0]], [[2.0, 1.0], [2.0, 2.0]]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     middle = map_pairs(
+    ...         lambda g: g.mean(0.5), Manifold(metrics.HalfPlane()), X, Y, out=folder
+    ...     )
+    ...     print(middle["values"].round(3).tolist())
+    [[1.0, 1.414], [1.5, 2.062]]
+    """
+    name = f"{function.__module__}:{function.__qualname__}"
+    job = Job.of(manifold, X, Y, matrix=False, chunk=chunk, what=name)
+    with jobs(n_jobs):
+        complete(job, Path(out), manifold, Applied(function), client, retries, progress)
+    return gather(out)
+
+
+# --- what a worker does ----------------------------------------------------------------------
+
+
+Compute = Callable[[Manifold, np.ndarray, np.ndarray], Values]
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that travels to a worker, once; what is done there is a chunk by its number."""
+
+    job: Job
+    manifold: Manifold
+    compute: Compute
+
+    def __call__(self, number: int) -> Values:
+        with warnings.catch_warnings(), blas_on_one_thread, undivided():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return self.compute(self.manifold, *self.job.ends(number))
+
+
+def lengths(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
+    """Distances from a to b (n, D), NaN where there is no metric."""
+    mean, std, converged = np.full((2, len(a)), np.nan), None, np.zeros(len(a), dtype=bool)
+    mean, std = mean
+    try:
+        usable = where_definite(manifold.metric, {"a": a, "b": b})
+    except ValueError:  # there is not one
+        usable = converged
+    if usable.any():
+        found, error, each, good = manifold.lengths_between(a[usable], b[usable])
+        mean[usable], std[usable] = found, np.sqrt(error**2 + spread(each))
+        converged[usable] = good
+    return {"mean": mean, "std": std, "converged": converged}
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A function of geodesics, as one of their ends."""
+
+    function: Callable[[Geodesic], Any]
+
+    def __call__(self, manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
+        return ensure_arrays(self.function(manifold.geodesic(a, b, progress=False)), len(a))
+
+
+# --- who does it -----------------------------------------------------------------------------
+
+
+def complete(
+    job: Job,
+    folder: Path,
+    manifold: Manifold,
+    compute: Compute,
+    client: Any = None,
+    retries: int = 3,
+    progress: bool | None = None,
+    share: tuple[int, int] = (1, 1),
+) -> None:
+    """Do the chunks of a job that are missing: all, or of n equal shares the i-th, (i, n)."""
+    job = job.entered(folder)
+    missing, task = job.missing(folder, share), Task(job, manifold, compute)
+    if client is None:
+
+        def work(index: np.ndarray) -> None:
+            for k in index:
+                job.write(folder, missing[k], task(missing[k]))
+
+        in_chunks(work, len(missing), most=1, least=1, progress=progress, unit="chunks")
+        return
+    with progress_bar(len(missing), progress, "chunks") as bar:
+        for number, values in by_dask(task, missing, client, retries):
+            job.write(folder, number, values)
+            bar.update()
+
+
+def by_dask(
+    task: Task, numbers: list[int], client: Any, retries: int
+) -> Iterator[tuple[int, Values]]:
+    """Chunks as the workers of a Dask cluster finish them.
+
+    Dask does again what it knows to be lost with a worker. We do again what it gave up, because the
+    task itself was lost with the last worker that had it, or workers died of a chunk repeatedly.
+    """
+    from distributed import KilledWorker, as_completed
+
+    as_whole_number("retries", retries, 0)
+    lost = (KilledWorker, CancelledError, MemoryError, OSError)
+    tries: Counter[int] = Counter()
+    number_of: dict[str, int] = {}
+
+    def sent() -> Any:
+        return client.scatter(task, broadcast=True, hash=False)
+
+    def submitted(number: int) -> Any:
+        future = client.submit(_called, there, number, pure=False)
+        number_of[future.key] = number
+        return future
+
+    there = sent()
+    running = as_completed([submitted(number) for number in numbers])
+    try:
+        for future in running:
+            number = number_of.pop(future.key)
+            try:
+                values = future.result()
+            except lost as error:
+                tries[number] += 1
+                if tries[number] > retries:
+                    raise RuntimeError(
+                        f"chunk {number} of {task.job.chunks} failed {retries + 1} times "
+                        f"({error!r}): do workers need more memory? What is finished is kept, the "
+                        "same call goes on from there"
+                    ) from error
+                if there.status != "finished":
+                    there = sent()
+                running.add(submitted(number))
+            else:
+                yield number, values
+    finally:
+        client.cancel(list(running.futures), force=True)
+
+
+def _called(task: Task, number: int) -> Values:
+    return task(number)
