@@ -194,14 +194,24 @@ def _layers_energy(layers: list[Layer], x: torch.Tensor, v: torch.Tensor) -> tup
     return (0.5 * (speed[0] ** 2).sum(1),)
 
 
-def _products(layers: list[Layer], x: torch.Tensor, second: bool) -> torch.Tensor:
+def _along_axes(layers: list[Layer], x: torch.Tensor, second: bool) -> torch.Tensor:
     axes = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[:, None]
-    vectors = jets(layers, x, axes, second).transpose(0, 1)
-    return vectors @ vectors.mT
+    return jets(layers, x, axes, second)
+
+
+def _products(vectors: torch.Tensor) -> torch.Tensor:
+    rows = vectors.transpose(0, 1)
+    return rows @ rows.mT
+
+
+def _layers_force(layers: list[Layer], x: torch.Tensor, v: torch.Tensor) -> tuple:
+    J, (_, bend) = _along_axes(layers, x, second=False), jets(layers, x, v[None], second=True)
+    return -(J * bend).sum(2).T, _products(J)
 
 
 OF_LAYERS: dict[str, Callable[..., tuple]] = {
     "decoder energy": _layers_energy,
-    "decoder tensor": lambda layers, x: (_products(layers, x, second=False),),
-    "decoder products": lambda layers, x: (_products(layers, x, second=True),),
+    "decoder tensor": lambda layers, x: (_products(_along_axes(layers, x, second=False)),),
+    "decoder products": lambda layers, x: (_products(_along_axes(layers, x, second=True)),),
+    "decoder force": _layers_force,
 }

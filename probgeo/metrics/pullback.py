@@ -179,7 +179,7 @@ class Pullback(Metric):
             self._check_rank(sum(int(np.prod(f.out_shape)) for f in made), D)
             found[D] = made
         if len(x) and "_is_checked" not in vars(self):
-            _check_decoder(found[D][0], x)
+            _check_decoder(found[D][0], x, self.family)
             object.__setattr__(self, "_is_checked", True)
         return found[D]
 
@@ -191,14 +191,18 @@ class Pullback(Metric):
             )
 
 
-def _check_decoder(decoder: RowFunction, x: np.ndarray, few: int = 4) -> None:
+def _check_decoder(
+    decoder: RowFunction, x: np.ndarray, family: Family | None, few: int = 4
+) -> None:
     """That a decoder knows, and can be differentiated at, one of the first points asked for."""
     points = x[np.isfinite(x).all(axis=1)][:few]
     if not len(points):
         return
     values = decoder.values(points).reshape(len(points), -1)
     if not np.isfinite(values).all(axis=1).any():
-        raise ValueError(f"decoder must return finite numbers, got NaN or infinity at {points[0]}")
+        wanted = "probabilities from 0 to 1" if family == "bernoulli" else "finite numbers"
+        got = "others" if family == "bernoulli" else "NaN or infinity"
+        raise ValueError(f"decoder must return {wanted}, got {got} at {points[0]}")
     moved = decoder.values(points + 0.01).reshape(len(points), -1)
     if not decoder.tensors(points, "decoder").any() and not np.array_equal(values, moved):
         raise ValueError(

@@ -3,10 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probgeo import ConvergenceWarning, FrechetMean, GeometricMedian, Manifold, metrics
+from probgeo import ConvergenceWarning, FrechetMean, GeometricMedian, Manifold, load, metrics, save
 from tests.metrics.reference import assert_consistent, random_rows, random_tensors
 
 
@@ -188,3 +189,18 @@ def test_bad_arguments_are_named(ensemble):
     for arguments, name in [((X, 3), "fit"), ((X, metrics.Mixture(), 0), "n"), ((X[0], len), "X")]:
         with pytest.raises((TypeError, ValueError), match=name):
             metrics.bootstrap(*arguments)
+
+
+def test_spread_comes_back_from_a_file(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    manifold = Manifold(metrics.bootstrap(X, metrics.Mixture(n_components=2), n=3))
+    kept = load(save([manifold, manifold.distance(*X[:2])], tmp_path / "spread"))
+    again = kept[0].distance(*X[:2])
+    np.testing.assert_array_equal(kept[1].members, again.members)
+    assert kept[1].model_std == again.model_std > 0.0
+
+
+def test_modules_are_kept_by_torch(tmp_path):
+    manifold = Manifold(metrics.Ensemble([torch.nn.Linear(2, 3)]))
+    with pytest.raises(TypeError, match=r"members\[0\].decoder cannot be saved.*torch.save"):
+        save(manifold, tmp_path / "modules")

@@ -115,7 +115,7 @@ def test_single_precision_is_known_and_told():
 
 
 def test_a_hundred_thousand_outputs_of_any_shape_in_bounded_memory():
-    """A Jacobian of all nodes would take 100,000 x 2 x 8 bytes a node: 1.6 GB for a thousand."""
+    """A Jacobian of all nodes would take 100,000 x 2 x 8 bytes a node: 480 MB for 300."""
     rng = np.random.default_rng(0)
     A, B = rng.normal(size=(8, 2)), rng.normal(size=(100, 1000, 8)) / 1000.0
 
@@ -125,9 +125,9 @@ def test_a_hundred_thousand_outputs_of_any_shape_in_bounded_memory():
     metric = metrics.Pullback(decoder)
     assert metric.decode(np.zeros(2)).shape == (100_000,)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    tensors = metric.tensors_at(rng.uniform(-0.5, 0.5, (1000, 2)))
+    tensors = metric.tensors_at(rng.uniform(-0.5, 0.5, (300, 2)))
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert (after - before) * 1024 < 6e8  # in units of 1024 bytes, on Linux
+    assert (after - before) * 1024 < 3e8  # in units of 1024 bytes, on Linux
     assert np.linalg.eigvalsh(tensors).min() > 0.0
     module = torch.nn.Sequential(
         torch.nn.Linear(2, 8, bias=False), torch.nn.Tanh(), torch.nn.Linear(8, 100_000, bias=False)
