@@ -158,6 +158,11 @@ def _describe(value: Any, arrays: list[np.ndarray], where: str) -> Any:
     if isinstance(value, dict):
         pairs = [(_describe(k, arrays, where), v) for k, v in value.items()]
         return {"dict": [[k, _describe(v, arrays, f"{where}[{k!r}]")] for k, v in pairs]}
+    if hasattr(value, "state_dict") and hasattr(value, "forward"):
+        raise TypeError(
+            f"{where} cannot be saved: it is a module of PyTorch, which torch.save keeps; "
+            "of curves, save what they are at some times"
+        )
     if hasattr(value, "_fields"):  # a named tuple
         parts = {name: getattr(value, name) for name in value._fields}
     elif isinstance(value, list | tuple):

@@ -111,34 +111,14 @@ def of_decoder(ad: Any, f: Callable) -> dict[str, Callable]:
 
     found = _of_form(ad, energy, tensor, force)
 
-    def variation(x: Any, v: Any) -> tuple:
+    def products(x: Any) -> tuple:
         J, second = jets(x)
-        return second_variation(J, second, v)
+        pairs = [second[:, i, j] for i in range(x.shape[0]) for j in range(i + 1)]
+        vectors = library_of(J).stack([*J.T, *pairs])
+        return (vectors @ vectors.T,)
 
-    found["variation"] = variation
+    found["products"] = products
     return found
-
-
-def second_variation(J: Any, second: Any, v: Any) -> tuple:
-    """What `RowFunction.variation` returns, from first (..., M, D) and second (..., M, D, D)
-
-    derivatives of a decoder, and v (..., D); for arrays of any library.
-    """
-    *_, M, D = J.shape
-    speed = (J @ v[..., None])[..., 0]
-    turns = (second @ v[..., None, :, None])[..., 0]  # f''(v, e_i), (..., M, D)
-    bend = turns @ v[..., None]  # f''(v, v), (..., M, 1)
-    pairs = second.reshape(*J.shape[:-2], M, D * D)
-    return (
-        0.5 * (speed * speed).sum(-1),
-        (turns.mT @ speed[..., None])[..., 0],
-        (J.mT @ speed[..., None])[..., 0],
-        turns.mT @ turns,
-        turns.mT @ J,
-        J.mT @ J,
-        (J.mT @ pairs).reshape(*J.shape[:-2], D, D, D),
-        (bend.mT @ pairs).reshape(*J.shape[:-2], D, D),
-    )
 
 
 def _of_form(ad: Any, energy: Callable, tensor: Callable, force: Callable) -> dict[str, Callable]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from probgeo.functions import formulas
 from probgeo.functions.field import Field
 from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
 from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
@@ -175,9 +174,11 @@ def _decoder_terms(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
     return 0.5 * np.sum(Jv**2, axis=1), _times(Bt, Jv), _times(Jt, Jv), Bt @ B, Bt @ J, Jt @ J
 
 
-def _decoder_variation(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
+def _decoder_products(f: Callable, x: np.ndarray) -> tuple:
     second = derivative(lambda y: _decoder_jacobian(f, y, order=2), x, order=2)
-    return formulas.second_variation(_decoder_jacobian(f, x), second, v)
+    i, j = np.tril_indices(x.shape[1])
+    vectors = np.concatenate([_decoder_jacobian(f, x), second[:, :, i, j]], axis=2)
+    return (vectors.swapaxes(1, 2) @ vectors,)
 
 
 def _decoder_force(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
@@ -221,7 +222,7 @@ OF_ROWS: dict[str, Callable[..., tuple]] = {
     "decoder energy": lambda f, x, v: (_decoder_energy(f, x, v),),
     "decoder gradient": lambda f, x, v: _decoder_terms(f, x, v)[:3],
     "decoder terms": _decoder_terms,
-    "decoder variation": _decoder_variation,
+    "decoder products": _decoder_products,
     "decoder force": _decoder_force,
     "decoder force jacobian": _force_jacobian(_decoder_force, lost=2),
 }

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from probgeo.functions import formulas
 from probgeo.functions.field import Field
 from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
-from probgeo.functions.torch_layers import Layer, jets, layers_of
+from probgeo.functions.torch_layers import Layer, jets, layers_of, shortened
 from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
 
 # Forward derivatives have one level for all threads, and a module lends out its parameters while it
@@ -85,16 +86,18 @@ class _Rows:
         array = array if array.flags.writeable else array.copy()
         return torch.from_numpy(array).to(self.device)
 
-    def run(self, formula: Callable, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Outputs (n, ...) at arrays (n, ...)."""
+    def run(
+        self, formula: Callable, *arrays: np.ndarray, free: bool = False
+    ) -> tuple[np.ndarray, ...]:
+        """Outputs (n, ...) at arrays (n, ...); `free`: on several threads at a time."""
         n = len(arrays[0])
         if not n:  # `vmap` wants at least one row
             one = (np.zeros((1, *array.shape[1:]), dtype=array.dtype) for array in arrays)
-            return tuple(out[:0] for out in self.run(formula, *one))
+            return tuple(out[:0] for out in self.run(formula, *one, free=free))
         width = sum(max(1, int(np.prod(array.shape[1:]))) for array in arrays)
 
         def some(*part: np.ndarray) -> tuple[np.ndarray, ...]:
-            with ONE_AT_A_TIME, torch.no_grad():
+            with nullcontext() if free else ONE_AT_A_TIME, torch.no_grad():
                 return tuple(_to_numpy(out) for out in formula(*map(self.tensor, part)))
 
         return in_blocks(some, arrays, max(1, AT_ONCE // max(width, self.numbers // CHEAP)))
@@ -172,63 +175,43 @@ class TorchRowFunction(RowFunction):
     def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
         self.f, self.dimension, self.out_shape = f, dimension, out_shape
         self._rows = _Rows(f, int(np.prod(out_shape)))
-        self._layers = layers_of(f)
+        layers = layers_of(f)
+        self._layers = None if layers is None else shortened(layers)
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = [np.asarray(column, dtype=float) for column in columns]
         if what == "values":
             return self._rows.run(lambda x: (self._rows.f(x),), *rows)
         if self._layers is not None and what in OF_LAYERS:
-            return self._rows.run(partial(OF_LAYERS[what], self._layers), *rows)
+            free = all(layer.affine or layer.jet is not None for layer in self._layers)
+            return self._rows.run(partial(OF_LAYERS[what], self._layers), *rows, free=free)
         formula = formulas.formula(what, torch.func, lambda x: self._rows.f(x[None])[0])
         return self._rows.run(torch.func.vmap(formula), *rows)
 
 
-def _along_axes(layers: list[Layer], x: torch.Tensor, second: bool) -> tuple:
-    D = x.shape[1]
-    axes = torch.eye(D, dtype=x.dtype, device=x.device)[:, None].expand(D, *x.shape)
-    return jets(layers, x, axes, second)
-
-
 def _layers_energy(layers: list[Layer], x: torch.Tensor, v: torch.Tensor) -> tuple:
-    speed, _ = jets(layers, x, v[None], second=False)
+    speed = jets(layers, x, v[None], second=False)
     return (0.5 * (speed[0] ** 2).sum(1),)
 
 
-def _layers_tensor(layers: list[Layer], x: torch.Tensor) -> tuple:
-    J = _along_axes(layers, x, second=False)[0].permute(1, 2, 0)
-    return (J.mT @ J,)
+def _along_axes(layers: list[Layer], x: torch.Tensor, second: bool) -> torch.Tensor:
+    axes = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[:, None]
+    return jets(layers, x, axes, second)
 
 
-def _layers_variation(layers: list[Layer], x: torch.Tensor, v: torch.Tensor) -> tuple:
-    """As `formulas.second_variation`; all are products of few vectors, made at once."""
-    first, pairs = _along_axes(layers, x, second=True)
-    D = x.shape[1]
-    i, j = torch.tril_indices(D, D)
-    number = torch.empty(D, D, dtype=torch.long, device=x.device)
-    number[i, j] = number[j, i] = torch.arange(len(i), device=x.device)
-    along = v.T[:, :, None]
-    turns = torch.stack([(pairs[number[k]] * along).sum(0) for k in range(D)])  # f''(v, e_k)
-    bend = (turns * along).sum(0, keepdim=True)
-    vectors = torch.cat([first, turns, bend, pairs]).transpose(0, 1).contiguous()
-    products = vectors[:, : 2 * D + 1] @ vectors.mT
-    J, T, second = slice(0, D), slice(D, 2 * D), 2 * D + 1 + number
-    M, turned = products[:, J, J], products[:, T, J]
-    by_v = (M @ v[:, :, None])[:, :, 0]
-    return (
-        0.5 * (by_v * v).sum(1),
-        (turned @ v[:, :, None])[:, :, 0],
-        by_v,
-        products[:, T, T],
-        turned,
-        M,
-        products[:, J][:, :, second],
-        products[:, 2 * D][:, second],
-    )
+def _products(vectors: torch.Tensor) -> torch.Tensor:
+    rows = vectors.transpose(0, 1)
+    return rows @ rows.mT
+
+
+def _layers_force(layers: list[Layer], x: torch.Tensor, v: torch.Tensor) -> tuple:
+    J, (_, bend) = _along_axes(layers, x, second=False), jets(layers, x, v[None], second=True)
+    return -(J * bend).sum(2).T, _products(J)
 
 
 OF_LAYERS: dict[str, Callable[..., tuple]] = {
     "decoder energy": _layers_energy,
-    "decoder tensor": _layers_tensor,
-    "decoder variation": _layers_variation,
+    "decoder tensor": lambda layers, x: (_products(_along_axes(layers, x, second=False)),),
+    "decoder products": lambda layers, x: (_products(_along_axes(layers, x, second=True)),),
+    "decoder force": _layers_force,
 }

@@ -19,6 +19,18 @@ def in_blocks(run: Callable, columns: Sequence[np.ndarray], block: int) -> tuple
     return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
 
 
+def pair_numbers(dimension: int) -> np.ndarray:
+    """Numbers (D, D) of second derivatives: of the pairs i >= j, row by row.
+
+    >>> pair_numbers(2).tolist()
+    [[0, 1], [1, 2]]
+    """
+    i, j = np.tril_indices(dimension)
+    number = np.empty((dimension, dimension), dtype=np.int64)
+    number[i, j] = number[j, i] = np.arange(len(i))
+    return number
+
+
 class RowFunction(ABC):
     """A map x (D,) -> array of shape `out_shape`, at many rows.
 
@@ -70,14 +82,12 @@ class RowFunction(ABC):
         empty = np.empty((3, 0, self.dimension, self.dimension))
         return (*self._run(f"{form} gradient", x, v), *empty)
 
-    def variation(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Of a decoder f with Jacobian J, all that the second variation of the energy needs.
+    def products(self, x: np.ndarray) -> np.ndarray:
+        """Inner products (n, K, K) of all first and second derivatives of a decoder.
 
-        L, its gradients by x and by v; the products of f''(v, e_i) with each other and with the
-        columns of J, and J'J: (n, D, D); the products of the columns k of J with f''(e_i, e_j),
-        (n, D, D, D), and those of f''(v, v) with them, (n, D, D).
+        First the D columns of its Jacobian, then f''(e_i, e_j) with i >= j, see `pair_numbers`.
         """
-        return self._run("decoder variation", x, v)
+        return self._run("decoder products", x)[0]
 
     def forces(
         self, x: np.ndarray, v: np.ndarray, form: Form = "metric"

@@ -8,6 +8,7 @@ layers take a value and all its derivatives at once. Exact all the same, and fou
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,12 +36,34 @@ FUNCTIONS = (
 METHODS = ("tanh", "sigmoid", "relu", "exp", "sin", "cos")
 
 
+def jet_of_tanh(y: torch.Tensor) -> tuple:
+    value = torch.tanh(y)
+    slope = 1.0 - value * value
+    return value, slope, -2.0 * value * slope
+
+
+def jet_of_sigmoid(y: torch.Tensor) -> tuple:
+    value = torch.sigmoid(y)
+    slope = value * (1.0 - value)
+    return value, slope, slope * (1.0 - 2.0 * value)
+
+
+def jet_of_silu(y: torch.Tensor) -> tuple:
+    s = torch.sigmoid(y)
+    rest = 1.0 - s
+    return y * s, s * (1.0 + y * rest), s * rest * (2.0 + y * (1.0 - 2.0 * s))
+
+
+JETS = {nn.Tanh: jet_of_tanh, nn.Sigmoid: jet_of_sigmoid, nn.SiLU: jet_of_silu}
+
+
 @dataclass(frozen=True)
 class Layer:
     """One step of a chain, a function of rows; affine, or elementwise."""
 
     apply: Callable
     affine: bool
+    jet: Callable | None = None  # value, slope and bend in closed form
 
 
 class ComposedModule(nn.Module):
@@ -102,7 +125,8 @@ def _layer(graph: Any, node: Any) -> Layer | None:
         if settled or isinstance(part, AFFINE):
             return Layer(part, affine=True)
         part.inplace = False
-        return Layer(part, affine=False) if isinstance(part, ELEMENTWISE) else None
+        known = isinstance(part, ELEMENTWISE)
+        return Layer(part, affine=False, jet=JETS.get(type(part))) if known else None
     if node.op == "call_function" and node.target in FUNCTIONS:
         return Layer(lambda z: node.target(z, *more, **named), affine=False)
     if node.op == "call_method" and node.target in METHODS:
@@ -112,46 +136,60 @@ def _layer(graph: Any, node: Any) -> Layer | None:
     return None
 
 
-def jets(layers: list[Layer], x: torch.Tensor, directions: torch.Tensor, second: bool) -> tuple:
-    """Derivatives of a chain at rows x (n, D) along directions (K, n, D): (K, n, M).
+def shortened(layers: list[Layer]) -> list[Layer]:
+    """A chain with fewer outputs, whose derivatives have the same inner products.
 
-    If asked for, also second ones along the pairs i >= j, in the order of `torch.tril_indices`:
-    (K (K + 1) / 2, n, M).
+    Closing layers that only rearrange numbers are left out, and of a closing matrix A = Q R, which
+    images have hundreds of rows of, R does.
     """
-    K, n = directions.shape[:2]
-    i, j = torch.tril_indices(K, K)
-    pairs = len(i) if second else 0
-    # the value, first and second derivatives, one after the other
-    z = torch.cat([x[None], directions, x.new_zeros(pairs, *x.shape)])
+    while layers and isinstance(layers[-1].apply, nn.Identity | nn.Flatten | nn.Unflatten):
+        layers = layers[:-1]
+    last = layers[-1].apply if layers else None
+    if not isinstance(last, nn.Linear) or last.out_features <= last.in_features:
+        return layers
+    R = torch.linalg.qr(last.weight.detach(), mode="r").R
+    short = nn.Linear(last.in_features, last.in_features, bias=False)
+    short.weight = nn.Parameter(R, requires_grad=False)
+    return [*layers[:-1], Layer(short, affine=True)]
+
+
+def jets(layers: list[Layer], x: torch.Tensor, axes: torch.Tensor, second: bool) -> torch.Tensor:
+    """Derivatives of a chain at rows x (n, D) along axes (K, n or 1, D): (K, n, M).
+
+    If asked for, followed by second ones along the pairs i >= j, in the order of
+    `torch.tril_indices`: (K + K (K + 1) / 2, n, M).
+    """
+    K, n = len(axes), len(x)
+    pairs = torch.tril_indices(K, K).T.tolist() if second else []
+    first, bent = axes, x.new_zeros(len(pairs), 1, x.shape[1])
     for layer in layers:
         if layer.affine:
-            flat = z.flatten(0, 1)
-            out = layer.apply(flat)
-            out[n:] -= layer.apply(torch.zeros_like(flat[:1]))  # what does not depend on z
-            z = out.reshape(len(z), n, *out.shape[1:])
-        else:
-            z = _activated(layer.apply, z, K, i, j) if second else _sloped(layer.apply, z)
-    z = z.flatten(2)
-    return z[1 : K + 1], z[K + 1 :]
+            origin = layer.apply(torch.zeros_like(x[:1]))  # what does not depend on x
+            x, first, bent = layer.apply(x), *(_linear(layer, origin, z) for z in (first, bent))
+            continue
+        x, slope, bend = (layer.jet or partial(_jet, layer.apply))(x)
+        curved = slope.new_empty(len(pairs), *slope.shape)
+        for out, (i, j) in zip(curved, pairs, strict=True):
+            torch.mul(first[i] * first[j], bend, out=out)
+        bent = curved.addcmul_(slope, bent)
+        first = slope * first
+    return torch.cat([part.flatten(2).expand(-1, n, -1) for part in (first, bent)])
 
 
-def _sloped(f: Callable, z: torch.Tensor) -> torch.Tensor:
-    """Values z[0] and first derivatives z[1:] after an elementwise function."""
-    value, slope = torch.func.jvp(f, (z[0],), (torch.ones_like(z[0]),))[:2]
-    return torch.cat([value[None], slope * z[1:]])
+def _linear(layer: Layer, origin: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """Derivatives (K, n, ...) after an affine layer."""
+    if isinstance(layer.apply, nn.Linear):
+        return z @ layer.apply.weight.T
+    out = layer.apply(z.flatten(0, 1)) - origin
+    return out.reshape(*z.shape[:2], *out.shape[1:])
 
 
-def _activated(
-    f: Callable, z: torch.Tensor, K: int, i: torch.Tensor, j: torch.Tensor
-) -> torch.Tensor:
-    """Values, K first and then second derivatives along pairs, after an elementwise function."""
-    ones = torch.ones_like(z[0])
+def _jet(f: Callable, y: torch.Tensor) -> tuple:
+    """f, f' and f'' of an elementwise function, by forward derivatives."""
+    ones = torch.ones_like(y)
 
     def sloped(y: torch.Tensor) -> tuple:
         return torch.func.jvp(f, (y,), (ones,))
 
-    (value, slope), (_, bend) = torch.func.jvp(sloped, (z[0],), (ones,))[:2]
-    out = slope * z
-    out[0] = value
-    out[K + 1 :] += bend * z[1 + i] * z[1 + j]
-    return out
+    (value, slope), (_, bend) = torch.func.jvp(sloped, (y,), (ones,))[:2]
+    return value, slope, bend

@@ -1,5 +1,6 @@
 """Distances by the expected metric of an ensemble, and how far its members disagree."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -9,6 +10,7 @@ from probgeo.gaussian import ScalarGaussian
 ModelSource = Literal["total", "numerical", "boundary", "model"]
 
 
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class EnsembleDistance(ScalarGaussian):
     """Distances (...) by the expected metric of a `metrics.Ensemble`.
 

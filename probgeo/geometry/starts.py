@@ -113,12 +113,16 @@ class Landmarks:
         return len(self.points)
 
     def edges(self, a: np.ndarray) -> np.ndarray:
-        """Lengths (n, L) of the straight lines from a (n, D) to all landmarks."""
+        """Lengths (n, L) of the straight lines from a (n, D) to all landmarks.
+
+        Ends that many curves share, as in a matrix of distances, are looked at once.
+        """
+        a, index = np.unique(a, axis=0, return_inverse=True)
         count = len(a) * len(self) * self.samples
         x, v = np.empty((count, a.shape[1])), np.empty((count, a.shape[1]))
         edge_points(a, self.points, self.samples, x, v)
         speeds = np.sqrt(2.0 * self.metric.energies(x, v))
-        return speeds.reshape(len(a), len(self), self.samples).mean(axis=2)
+        return speeds.reshape(len(a), len(self), self.samples).mean(axis=2)[index.ravel()]
 
     @cached_property
     def apart(self) -> np.ndarray:

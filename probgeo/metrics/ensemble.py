@@ -81,10 +81,10 @@ class Ensemble(ClosedForm):
     def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
         decoders = [member for member in self.members if isinstance(member, Pullback)]
         if len(decoders) < len(self.members) or not all(
-            member.has_variation(x.shape[1]) for member in decoders
+            member.has_products(x.shape[1]) for member in decoders
         ):
             return self.energy_terms(x, v)
-        return newton_terms(_mean([member.variation(x, v) for member in decoders]), v)
+        return newton_terms(np.mean([member.products(x) for member in decoders], axis=0), v)
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         tensors = [member.tensors_at(x) for member in self.members]

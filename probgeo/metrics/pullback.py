@@ -9,7 +9,7 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
-from probgeo.functions.rows import Form
+from probgeo.functions.rows import Form, pair_numbers
 from probgeo.metrics.base import Metric, array_module, jax_methods
 from probgeo.metrics.families import Family, pulled_back_maps
 from probgeo.metrics.inputs import as_function, unwrapped
@@ -123,6 +123,8 @@ class Pullback(Metric):
         return np.sum(energies, axis=0) + 0.5 * self.regularisation * np.sum(v**2, axis=1)
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
+        if not second and self.has_products(x.shape[1]):
+            return without_blocks(newton_terms(self.products(x), v))
         parts = [f.energy_terms(x, v, second, self._form) for f in self._functions(x)]
         terms = EnergyTerms(*(np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True)))
         added = self.regularisation
@@ -137,25 +139,21 @@ class Pullback(Metric):
 
         See `newton_terms` of this module.
         """
-        if not self.has_variation(x.shape[1]):
+        if not self.has_products(x.shape[1]):
             return self.energy_terms(x, v)
-        return newton_terms(self.variation(x, v), v)
+        return newton_terms(self.products(x), v)
 
     def precision(self, dimension: int) -> float:
         return max(f.precision for f in self._functions(np.empty((0, dimension))))
 
-    def has_variation(self, dimension: int) -> bool:
+    def has_products(self, dimension: int) -> bool:
         """Whether second derivatives of the decoder are all that Newton's method needs."""
         return dimension <= FEW and self._form == "decoder"
 
-    def variation(self, x: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
-        """What `RowFunction.variation` says of all outputs together; it adds up."""
-        parts = [f.variation(x, v) for f in self._functions(x)]
-        found = [np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True)]
-        added = self.regularisation
-        found[0] += 0.5 * added * np.sum(v**2, axis=1)
-        found[2] += added * v
-        found[5] += added * np.eye(x.shape[1])
+    def products(self, x: np.ndarray) -> np.ndarray:
+        """`RowFunction.products` of all outputs together; they add up."""
+        found, D = np.sum([f.products(x) for f in self._functions(x)], axis=0), x.shape[1]
+        found[:, :D, :D] += self.regularisation * np.eye(D)
         return found
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -181,7 +179,7 @@ class Pullback(Metric):
             self._check_rank(sum(int(np.prod(f.out_shape)) for f in made), D)
             found[D] = made
         if len(x) and "_is_checked" not in vars(self):
-            _check_decoder(found[D][0], x)
+            _check_decoder(found[D][0], x, self.family)
             object.__setattr__(self, "_is_checked", True)
         return found[D]
 
@@ -193,14 +191,18 @@ class Pullback(Metric):
             )
 
 
-def _check_decoder(decoder: RowFunction, x: np.ndarray, few: int = 4) -> None:
+def _check_decoder(
+    decoder: RowFunction, x: np.ndarray, family: Family | None, few: int = 4
+) -> None:
     """That a decoder knows, and can be differentiated at, one of the first points asked for."""
     points = x[np.isfinite(x).all(axis=1)][:few]
     if not len(points):
         return
     values = decoder.values(points).reshape(len(points), -1)
     if not np.isfinite(values).all(axis=1).any():
-        raise ValueError(f"decoder must return finite numbers, got NaN or infinity at {points[0]}")
+        wanted = "probabilities from 0 to 1" if family == "bernoulli" else "finite numbers"
+        got = "others" if family == "bernoulli" else "NaN or infinity"
+        raise ValueError(f"decoder must return {wanted}, got {got} at {points[0]}")
     moved = decoder.values(points + 0.01).reshape(len(points), -1)
     if not decoder.tensors(points, "decoder").any() and not np.array_equal(values, moved):
         raise ValueError(
@@ -209,14 +211,38 @@ def _check_decoder(decoder: RowFunction, x: np.ndarray, few: int = 4) -> None:
         )
 
 
-def newton_terms(variation: list[np.ndarray], v: np.ndarray) -> EnergyTerms:
+def without_blocks(terms: EnergyTerms) -> EnergyTerms:
+    """The energy and its gradients alone."""
+    return EnergyTerms(*terms[:3], *(block[:0] for block in terms[3:]))
+
+
+def newton_terms(products: np.ndarray, v: np.ndarray) -> EnergyTerms:
     """Second derivatives of the energy for Newton's method, without third ones of the decoder.
 
     With f(c)' = J c', the energy of c + e changes by |(J e)'|^2 + f(c)' . f''(e, e)' to second
     order. By parts, the last term is -f(c)'' . f''(e, e), and along geodesics f(c)'' is the part of
-    f''(c', c') that is orthogonal to the decoded manifold.
+    f''(c', c') that is orthogonal to the decoded manifold. All are sums of inner `products`
+    (n, K, K) of first and second derivatives, see `RowFunction.products`.
     """
-    energy, by_x, by_v, turns, xv, M, bends, bend = variation
-    along = np.einsum("nkij,ni,nj->nk", bends, v, v)  # J' f''(v, v)
-    tangential = np.einsum("nk,nkij->nij", solve_vectors(M, along), bends)
-    return EnergyTerms(energy, by_x, by_v, turns - bend + tangential, xv, M)
+    n, D = v.shape
+    J, second = slice(0, D), D + pair_numbers(D)
+    turning = np.zeros((n, products.shape[1], D))  # what f''(v, e_i) consists of
+    for k in range(D):
+        turning[:, second[k], np.arange(D)] += v[:, k, None]
+    turned = products @ turning  # products with f''(v, e_i)
+    bent = _applied(turned, v)  # with f''(v, v)
+    M = np.ascontiguousarray(products[:, J, J])
+    tangential = _applied(products[:, :, J], solve_vectors(M, bent[:, J]))
+    by_v = _applied(M, v)
+    return EnergyTerms(
+        energy=0.5 * np.sum(by_v * v, axis=1),
+        by_x=_applied(turned[:, J].swapaxes(1, 2), v),
+        by_v=by_v,
+        xx=turning.swapaxes(1, 2) @ turned - (bent - tangential)[:, second],
+        xv=np.ascontiguousarray(turned[:, J].swapaxes(1, 2)),
+        vv=M,
+    )
+
+
+def _applied(A: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return (A @ v[:, :, None])[:, :, 0]

@@ -107,6 +107,8 @@ def test_bad_families():
         metrics.Pullback(logits, family="gaussian")
     with pytest.raises(ValueError, match="leave std out"):
         metrics.Pullback(logits, logits, family="bernoulli")
+    with pytest.raises(ValueError, match="probabilities from 0 to 1"):
+        metrics.Pullback(lambda x: x + 2.0, family="bernoulli").tensors_at(ROWS[0])
     rows = metrics.Pullback(lambda x: np.sin(x), lambda x: np.exp(x), family="gaussian")
     with pytest.raises(TypeError, match="JAX or PyTorch"):
         rows.tensors_at(ROWS[0])
