@@ -225,3 +225,16 @@ def test_what_is_left_over_is_of_the_size_of_the_next_step(scale):
     *history, following = steps
     size = _next_length(*history[-2:], spread=1.0)
     np.testing.assert_allclose(size, following / np.sqrt(scale), rtol=1e-12)
+
+
+def test_a_function_is_told_of_progress_and_can_end_it():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    told = []
+    mean = FrechetMean(verbose=lambda done, expected: told.append(done)).fit(X)
+    assert told == list(range(1, mean.n_iter_ + 1))
+
+    def enough(done, expected):
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        FrechetMean(verbose=enough).fit(X)
