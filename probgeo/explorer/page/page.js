@@ -48,7 +48,6 @@ function welcome(answer) {
   $("view").disabled = world.dimension === 2 && world.view === "principal";
   $("components").max = Math.max(1, world.most_components);
   $("rho").max = Math.max(2, 2 * (world.rho ?? 1));
-  document.body.classList.toggle("pictured", Boolean(world.decoder));
   state = first();
   askPoints();
 }

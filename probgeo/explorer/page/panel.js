@@ -22,7 +22,7 @@ function showNumbers() {
   $("boundary").textContent = `± ${short(boundary)}`;
   const more = line / length - 1;
   $("straight").textContent = line === null ? "?" : `${+line.toPrecision(4)} (${more < 5e-4 ? "the same" : "+" + percent(more)})`;
-  $("minima").textContent = others.length ? others.map(o => `+${percent(o.gap)}`).slice(0, 3).join(", ") : fine ? "none met" : "...";
+  $("minima").textContent = others.length ? `${others.length}, next +${percent(others[0].gap)}` : fine ? "none met" : "...";
   const relative = Math.max(1e-9, numerical / length || 1e-9);
   $("error").firstElementChild.style.width = `${100 * (Math.log10(relative) + 9) / 9}%`;
   $("error").classList.toggle("large", relative > 1e-2);
@@ -39,9 +39,9 @@ function showPanel() {
   }
   $("rho").disabled = world.rho === null;
   $("components").disabled = world.most_components < 2;
-  spreads.forEach(([along, across], k) => {
+  spreads.forEach(([along], k) => {
     $(`spread-${k}`).value = 100 * along / (0.15 * frame.size || 1);
-    $(`spread-${k}-value`).textContent = along === across ? short(along) : `${short(along)} × ${short(across)}`;
+    $(`spread-${k}-value`).textContent = short(along);
   });
   $("selected").textContent = rows ? `of ${rows.length} selected points` : `of all ${world.count} points`;
   $("deselect").hidden = !rows;

@@ -2,13 +2,13 @@
 // moves; so a drag repaints only the latter.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PALETTE = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#e08214", "#8c6bb1", "#8d6e63", "#7f8a99"];
+const PALETTE = ["#4a8fd9", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#e08214", "#8c6bb1", "#8d6e63", "#7f8a99"];
 const RAMP = ["#3b4cc0", "#5d9bd5", "#7fbf9b", "#e5c75a", "#d7532f"];
 const ROOM = 0.1, KNOB = 30;       // around the data, relative; between an ellipse and its knob, pixels
 const frame = { width: 1, height: 1, scale: 1, box: [0, 1, 0, 1] };
 const layers = {
   background: "metric", ellipses: "its ellipses", points: "data", straight: "straight line",
-  samples: "posterior draws", others: "other minima", nodes: "nodes",
+  samples: "draws", others: "other minima", nodes: "nodes",
 };
 const hidden = new Set(["nodes"]);
 
@@ -139,8 +139,8 @@ function drawLive() {
   if (state.rows && !hidden.has("points"))
     make(curves, "path", { class: "chosen", d: dots(state.rows.map(k => found.points.points[k])), "stroke-width": 3 });
   if (found.fan && state.fan) drawFan(curves);
-  if (found.mean) drawMean(curves);
   if (found.geodesic) drawGeodesic(curves);
+  if (found.mean) drawMean(curves);
   if (lasso.length > 1) make(curves, "path", { class: "lasso", d: trace(lasso) + "Z" });
   live.querySelector("#curves").replaceWith(curves);
   for (const k of [0, 1]) placeEnd(k);

@@ -7,7 +7,7 @@ let state = null;                  // what is shown: ends, spreads, rows, settin
 const past = [];                   // earlier states
 const found = {};                  // the latest answer of each kind
 const counted = { answers: 0, errors: 0, times: [] };
-window.explorer = { counted, found, get state() { return state; } };  // to look at from outside
+window.explorer = { counted, found, asked: () => asked, get state() { return state; } };  // to look at from outside
 
 let socket = null, serial = 0, asked = {}, again = {};
 
