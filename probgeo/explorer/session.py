@@ -32,8 +32,8 @@ class Effort(NamedTuple):
 
 
 # How much is drawn: coarse answers must be many, fine ones good to look at. A coarse answer of two
-# moons is 12 kB and takes 9 ms, half of them for the search.
-COARSE, FINE = Effort("normal", 16, 36), Effort("thorough", 40, 120)
+# moons is 10 kB and takes 10 ms of one core, two thirds of them for the search.
+COARSE, FINE = Effort("normal", 16, 28), Effort("thorough", 40, 120)
 STRIP = 7  # decoded pictures along a geodesic
 DIRECTIONS = 24  # of a fan
 DEFAULT_TOLERANCE = 0.1  # sloppy enough for the error to be seen
@@ -89,7 +89,7 @@ class Session:
         answer = {
             "fine": message["fine"],
             "mean": _path(view, best.mean(t)),
-            "samples": [_path(view, x) for x in best.sample(0, effort.samples, t)],
+            "samples": _path(view, best.sample(0, effort.samples, t)),
             "nodes": _path(view, best.mean(best.nodes)),
             "line": _finite(line),
             "converged": bool(best.converged),
@@ -132,8 +132,12 @@ class Session:
         return {
             "at": message["at"],
             "reach": message["reach"],
-            "paths": [_path(view, path) for path in x],
-            "tips": [_ellipse(view, Gaussian.unchecked(*tip)) for tip in tips],
+            "paths": _path(view, x[curves.converged]),
+            "tips": [
+                _ellipse(view, Gaussian.unchecked(*tip))
+                for tip in tips
+                if np.isfinite(tip[0]).all()
+            ],
             "converged": int(np.sum(curves.converged)),
         }
 
@@ -167,7 +171,7 @@ class Session:
             ways.append(
                 {
                     "path": _path(view, _whole(*(half.mean(t) for half in halves))),
-                    "samples": [_path(view, x) for half in halves for x in half.sample(0, 8, t)],
+                    "samples": [x for half in halves for x in _path(view, half.sample(0, 8, t))],
                     "share": _finite(pga.explained_variance_ratio_[k]),
                 }
             )
@@ -226,8 +230,8 @@ def _length(best: Geodesic) -> dict[str, Any]:
     return {"length": _finite(best.mean_length)} | {k: _finite(v) for k, v in parts.items()}
 
 
-def _path(view: View, x: np.ndarray) -> list[list[float]]:
-    """Points (T, D) in the plane; none if the curve could not be found."""
+def _path(view: View, x: np.ndarray) -> list[Any]:
+    """Points (..., T, D) in the plane; none if the curve could not be found."""
     return _rounded(view.project(x)) if np.isfinite(x).all() else []
 
 

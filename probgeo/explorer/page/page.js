@@ -25,10 +25,7 @@ const heardOf = {
     showRate();
   },
   fan() { drawLive(); },
-  look({ picture }) {
-    $("look").hidden = false;
-    drawDecoded($("look").querySelector("canvas"), picture);
-  },
+  look({ picture }) { showPicture(picture, "under the cursor"); },
   learn({ components }, outdated) {
     if (outdated) return;
     state.setting.components = components;

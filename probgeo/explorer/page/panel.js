@@ -62,11 +62,18 @@ function endProgress(text) {
 }
 
 function showMean() {
-  const { mean, std, ways, count, converged, message } = found.mean;
+  const { mean, std, ways, count, converged, message, pictures } = found.mean;
+  if (pictures.length) showPicture(pictures[0], "the mean");
   const shares = ways.map(way => percent(way.share)).join(" and ");
   const place = mean.map(x => x.toPrecision(3)).join(", ");
   const doubt = converged ? "" : ` Not to be trusted: ${message}.`;
   endProgress(`Mean of ${count} points at (${place}), numerical error ${short(Math.max(...std))}. Principal geodesics: ${shares} of the variance.${doubt}`);
+}
+
+function showPicture(picture, caption) {
+  $("look").hidden = false;
+  $("look").querySelector("figcaption").textContent = caption;
+  drawDecoded($("look").querySelector("canvas"), picture);
 }
 
 function showStrip() {
