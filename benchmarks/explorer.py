@@ -86,9 +86,10 @@ def main():
         "",
         "Made by `python benchmarks/explorer.py`, "
         f"on {os.cpu_count()} cores (no GPU), which also run the browser and the program that moves"
-        f" the mouse; load average {load:.1f} at the end, niceness {nice}. Answers that the page has drawn, in three"
-        f" times {SECONDS / 3:.0f} s; the median time of the server for an answer, asked one after"
-        " the other.",
+        f" the mouse; load average {load:.1f} at the end, niceness {nice}: above 2 other programs"
+        " have had their share. Answers that the page has drawn, in three times"
+        f" {SECONDS / 3:.0f} s; the median time of the server for an answer, asked one after the"
+        " other.",
         "",
         "| data | points | dimensions | answers a second in the browser | coarse, ms | fine, ms |",
         "|---|---|---|---|---|---|",

@@ -41,6 +41,7 @@ class Explorer:
             log_level="warning",
             access_log=False,
             ws="websockets-sansio",
+            ws_per_message_deflate=False,  # it never leaves the machine
             ws_max_size=4 * LONGEST,  # bytes of as many characters
             lifespan="off",
             timeout_graceful_shutdown=1,
