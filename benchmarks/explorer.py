@@ -11,17 +11,20 @@ import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from probgeo.explorer import Explorer  # noqa: E402
 from probgeo.explorer.examples import EXAMPLES  # noqa: E402
 from tests.explorer.browser import Browser  # noqa: E402
 from tests.explorer.client import Client  # noqa: E402
@@ -30,6 +33,24 @@ from tests.paper.test_browser import NAMES  # noqa: E402
 PAGE = Path(__file__).parent / "results" / "explorer.md"
 SECONDS = 6.0
 FINE = "window.explorer && explorer.found.geodesic?.fine"
+
+
+class Served(NamedTuple):
+    address: str
+    port: int
+
+
+@contextmanager
+def served(name):
+    """The explorer in a process of its own, as users start it."""
+    code = "import sys; from probgeo.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "explore", "--example", name, "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        address = process.stdout.readline().split()[-1]
+        try:
+            yield Served(address, urlsplit(address).port)
+        finally:
+            process.terminate()
 
 
 def dragged(server):
@@ -74,11 +95,10 @@ def asked(server, fine, count=60):
 def main():
     rows = []
     for name, make in EXAMPLES.items():
-        with Explorer(make(), linger=1e9) as server:
+        with served(name) as server:
             coarse, fine = asked(server, False), asked(server, True, 20)
             rates = dragged(server)
-            shape = server._application.scene.X.shape
-        rows.append((name, shape, rates, coarse, fine))
+        rows.append((name, make().X.shape, rates, coarse, fine))
         print(json.dumps(rows[-1]))
     load, nice = os.getloadavg()[0], os.nice(0)
     lines = [

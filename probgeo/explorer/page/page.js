@@ -1,6 +1,7 @@
 // Answers, and what hands do on the picture.
 
-let lasso = [], held = null, still = 0;
+let lasso = [], held = null, still = 0, looked = 0;
+const LOOKS = 150;                 // milliseconds between pictures during a drag: curves come first
 const PAUSE = 180;                 // milliseconds without a movement after which a fine answer is due
 
 const heardOf = {
@@ -80,13 +81,14 @@ function grab(event) {
 
 function move(event) {
   const at = pointer(event);
-  if (!held) { if (world?.decoder && state?.ends) askLook(toData(at)); return; }
+  if (!held) { if (state?.ends) askLook(toData(at)); return; }
   if (!held.moved && Math.hypot(at[0] - held.from[0], at[1] - held.from[1]) < 3) return;
   if (!held.moved && held.kind !== "fan" && held.kind !== "lasso") remember();
   held.moved = true;
   if (held.kind === "end") {
     state.ends[held.k] = within(toData(at));
-    if (world.decoder) askLook(state.ends[held.k]);
+    const now = performance.now();
+    if (now - looked > LOOKS) { looked = now; askLook(state.ends[held.k]); }
   }
   if (held.kind === "knob") pull(at);
   if (held.kind === "lasso") lasso.push(toData(at));
@@ -110,12 +112,15 @@ function pull(at) {
 
 function drop() {
   if (!held) return;
-  const { kind, moved, from } = held;
+  const { kind, k, moved, from } = held;
   held = null;
   clearTimeout(still);
   if (kind === "lasso") choose();
   else if (kind === "fan" && !moved) shoot(toData(from));
-  else if (moved) askGeodesic(true);
+  else if (moved) {
+    askGeodesic(true);
+    if (kind === "end") askLook(state.ends[k]);
+  }
   drawLive();
 }
 
@@ -163,7 +168,7 @@ function press(event) {
     if (!event.repeat) remember();
     if (spreads[event.key]) state.spreads[k] = spreads[event.key];
     else state.ends[k] = within(state.ends[k].map((x, i) => x + step * moves[event.key][i]));
-    if (world.decoder) askLook(state.ends[k]);
+    askLook(state.ends[k]);
     askGeodesic(!event.repeat);
     showPanel();
     drawLive();
