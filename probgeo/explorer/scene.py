@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from probgeo._checks import as_float_array, as_whole_number
 from probgeo.geometry import Manifold
@@ -54,7 +55,7 @@ class View:
         x = self.origin + p @ self.basis
         if self.basis.shape[1] == 2:
             return x
-        squares = np.sum((p[:, None] - self.seen) ** 2, axis=2)
+        squares = cdist(p, self.seen, "sqeuclidean")
         squares -= squares.min(axis=1, keepdims=True)
         weights = np.exp(-0.5 * squares / self.width**2)
         return x + weights @ self.hidden / weights.sum(axis=1, keepdims=True)

@@ -1,7 +1,7 @@
 """The local server: one page and one WebSocket, for those who know the token in the address.
 
-Each tab has two workers, so that a mean over many points blocks no geodesic. Of every kind of
-message only the latest waits, and nothing is computed before the answer to the last one has been
+Each tab has three workers, so that neither a mean nor a background blocks geodesics. Of every kind
+of message only the latest waits, and nothing is computed before the answer to the last one has been
 taken: a slow tab gets fewer answers, not older ones.
 """
 
@@ -26,7 +26,8 @@ from probgeo.explorer.session import Session, Stopped, as_text
 
 NAMES = ("127.0.0.1", "localhost")
 MOST_TABS = 8
-LONG = ("learn", "mean")  # kinds that may take seconds, and have a worker of their own
+WORKERS = ("live", "scenery", "long")
+BUSY_WITH = {"metric": "scenery", "fan": "scenery", "learn": "long", "mean": "long"}  # else "live"
 POLICY_VIOLATION = 1008
 TOO_MANY_ERRORS = 100  # of one tab: no page of ours makes that many
 
@@ -120,14 +121,14 @@ class Tab:
     def __init__(self, websocket: WebSocket, session: Session) -> None:
         self.websocket, self.session = websocket, session
         self.sending = asyncio.Lock()
-        self.waiting: dict[bool, dict[str, Any]] = {True: {}, False: {}}
-        self.arrived = {True: asyncio.Event(), False: asyncio.Event()}
+        self.waiting: dict[str, dict[str, Any]] = {worker: {} for worker in WORKERS}
+        self.arrived = {worker: asyncio.Event() for worker in WORKERS}
         self.latest: dict[str, int] = {}
         self.errors = 0
 
     async def talk(self) -> None:
         await self.send(self.session.welcome())
-        workers = [asyncio.create_task(self.work(long)) for long in (True, False)]
+        workers = [asyncio.create_task(self.work(worker)) for worker in WORKERS]
         reader = asyncio.create_task(self.read())
         try:
             done, _ = await asyncio.wait([reader, *workers], return_when=asyncio.FIRST_COMPLETED)
@@ -158,13 +159,13 @@ class Tab:
         self.latest[kind] = serial
         if kind == "stop":
             self.session.wanted.clear()
-            self.waiting[True].pop("mean", None)
+            self.waiting["long"].pop("mean", None)
             return
-        long = kind in LONG
-        self.waiting[long][kind] = message
-        self.arrived[long].set()
+        worker = BUSY_WITH.get(kind, "live")
+        self.waiting[worker][kind] = message
+        self.arrived[worker].set()
 
-    async def work(self, long: bool) -> None:
+    async def work(self, worker: str) -> None:
         """Answer what waits, one at a time, in a thread."""
         loop = asyncio.get_running_loop()
 
@@ -172,9 +173,9 @@ class Tab:
             asyncio.run_coroutine_threadsafe(self.send(news), loop)
 
         while True:
-            await self.arrived[long].wait()
-            self.arrived[long].clear()
-            while waiting := self.waiting[long]:
+            await self.arrived[worker].wait()
+            self.arrived[worker].clear()
+            while waiting := self.waiting[worker]:
                 message = waiting.pop(next(iter(waiting)))
                 if message["kind"] == "mean":
                     self.session.wanted.set()
