@@ -66,7 +66,9 @@ def dragged(server):
             before = page.run("[explorer.counted.answers, performance.now()]")
             began = time.perf_counter()
             while (now := time.perf_counter() - began) < SECONDS / 3:
-                page.move((x - 150 * (1 - np.cos(3 * now)), y - 90 * np.sin(3 * now)))
+                at = {"x": x - 150 * (1 - np.cos(3 * now)), "y": y - 90 * np.sin(3 * now)}
+                # as a mouse does it: without waiting for what comes of it
+                page.send("Input.dispatchMouseEvent", type="mouseMoved", buttons=1, **at)
                 time.sleep(max(0.0, began + now + 1 / 60 - time.perf_counter()))
             after = page.run("[explorer.counted.answers, performance.now()]")
             rates.append(1000 * (after[0] - before[0]) / (after[1] - before[1]))

@@ -32,7 +32,7 @@ class Effort(NamedTuple):
 
 
 # How much is drawn: coarse answers must be many, fine ones good to look at. A coarse answer of two
-# moons is 10 kB and takes 9 ms of one core, 12 if each is searched for.
+# moons is 10 kB and takes 6 ms of one core, 10 if each is searched for.
 COARSE, FINE = Effort("normal", 16, 28), Effort("thorough", 40, 120)
 FOLLOWED = 4  # of so many coarse answers one is searched for: a drag leads to other minima
 STRIP = 7  # decoded pictures along a geodesic

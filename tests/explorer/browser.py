@@ -63,8 +63,7 @@ class Browser:
 
     def call(self, method, **parameters):
         """The result of a command; what happens meanwhile is noted."""
-        self.count += 1
-        self.socket.send(json.dumps({"id": self.count, "method": method, "params": parameters}))
+        self.send(method, **parameters)
         while True:
             message = json.loads(self.socket.recv(PATIENCE))
             if message.get("id") == self.count:
@@ -72,6 +71,11 @@ class Browser:
                     raise RuntimeError(f"{method}: {message['error']}")
                 return message["result"]
             self.note(message)
+
+    def send(self, method, **parameters):
+        """A command whose result nobody waits for."""
+        self.count += 1
+        self.socket.send(json.dumps({"id": self.count, "method": method, "params": parameters}))
 
     def note(self, message):
         method, told = message.get("method"), message.get("params", {})
