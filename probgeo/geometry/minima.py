@@ -5,9 +5,9 @@ import numpy as np
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.packing import Ends, packed
-from probgeo.geometry.refine import Accuracy
+from probgeo.geometry.refine import Accuracy, refine
 from probgeo.geometry.search import Effort, search
-from probgeo.geometry.shortest import competed, rivals
+from probgeo.geometry.shortest import Shortest, on_equal_steps, rivals
 from probgeo.geometry.starts import Landmarks
 from probgeo.metrics import Metric
 
@@ -26,9 +26,13 @@ def local_minima(
     count = len(owner)
     first, last = (np.repeat(end.mean[None], count, axis=0) for end in (a, b))
     covs = (np.repeat(end.cov[None], count, axis=0) if end.cov.any() else None for end in (a, b))
+    if accuracy.fixed is not None:
+        chains = on_equal_steps(chains, accuracy.fixed)
     alone = np.arange(count)  # each competes with nobody: none is given up for another
-    made = competed(metric, chains, alone, start, first, last, accuracy)
-    curves = packed(metric, made, np.ones(count, dtype=bool), Ends(first, last, *covs), (count,))
+    made = refine(metric, chains, alone, count, accuracy, None)
+    everyone, ones = np.ones(count, dtype=bool), np.ones(count, dtype=np.int64)
+    least = Shortest(**vars(made), longer=~everyone, start=start, minima=ones)
+    curves = packed(metric, least, everyone, Ends(first, last, *covs), (count,))
     order = np.argsort(np.where(curves.converged, curves.mean_length, np.inf), kind="stable")
     return curves[distinct(curves, order[: max(1, int(np.sum(curves.converged)))])]
 
