@@ -1,6 +1,10 @@
 """Shared set-up: one thread a worker, and sparing Hypothesis settings."""
 
 import os
+import signal
+
+# shells that start the tests in the background have them ignore Ctrl-C, which some tests send
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the workers of pytest-xdist share the cores; more threads in each would only get in the way
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PROBGEO_THREADS"):

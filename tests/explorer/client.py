@@ -1,6 +1,7 @@
 """A tab without a page: what it sends is up to the test."""
 
 import json
+import socket
 from contextlib import ExitStack
 
 from websockets.sync.client import connect
@@ -14,13 +15,13 @@ SHOWN = {"setting": SETTING, "ends": ENDS, "spreads": CERTAIN}
 
 class Client:
     def __init__(self, explorer, *, token=None, origin=None, host=None, queue=16):
-        own = f"http://127.0.0.1:{explorer.port}"
+        here = "127.0.0.1", explorer.port
+        own = "{}:{}".format(*here)
         token = explorer.address.split("/")[-2] if token is None else token
-        headers = {} if host is None else {"Host": host}
         opening = connect(
-            f"ws://127.0.0.1:{explorer.port}/{token}/socket",
-            origin=own if origin is None else origin,
-            additional_headers=headers,
+            f"ws://{host or own}/{token}/socket",
+            sock=socket.create_connection(here),
+            origin=f"http://{own}" if origin is None else origin,
             max_size=None,
             max_queue=queue,
             proxy=None,
