@@ -25,14 +25,9 @@ def of_metric(
     So many shades and ellipses go along the longer side. Rows of shades go from the bottom to the
     top; 0 also where there is no metric.
     """
-    left, right, bottom, top = box
-    larger = max(right - left, top - bottom)
-    shape = [max(2, round(shades * side / larger)) for side in (top - bottom, right - left)]
-    y, x = (
-        low + (high - low) * (np.arange(count) + 0.5) / count
-        for low, high, count in ((bottom, top, shape[0]), (left, right, shape[1]))
-    )
-    sign, log = np.linalg.slogdet(_tensors(metric, view, x, y)[0])
+    larger = max(box[1] - box[0], box[3] - box[2])
+    tensors, _, shape = _grid(metric, view, box, larger / shades)
+    sign, log = np.linalg.slogdet(tensors)
     good = sign > 0
     low, high = (log[good].min(), log[good].max()) if good.any() else (0.0, 0.0)
     shade = np.where(good, (log - low) / max(high - low, 1e-9), 0.0)
@@ -47,13 +42,7 @@ def of_metric(
 
 def _balls(metric: Metric, view: View, box: list[float], step: float) -> list[list[float]]:
     """Balls of one small radius on a grid of that step, the largest of which just do not touch."""
-    left, right, bottom, top = box
-    x, y = (
-        0.5 * (low + high) + step * (np.arange(n) - 0.5 * (n - 1))
-        for low, high in ((left, right), (bottom, top))
-        for n in (max(1, round((high - low) / step)),)
-    )
-    tensors, at = _tensors(metric, view, x, y)
+    tensors, at, _ = _grid(metric, view, box, step)
     good = np.linalg.eigvalsh(tensors)[:, 0] > 0
     if not good.any():
         return []
@@ -62,12 +51,18 @@ def _balls(metric: Metric, view: View, box: list[float], step: float) -> list[li
     return [ellipse(p, cov, radius) for p, cov in zip(at[good], shapes, strict=True)]
 
 
-def _tensors(
-    metric: Metric, view: View, x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The metric of the plane (n, 2, 2) on a grid, row by row, and its points (n, 2)."""
+def _grid(
+    metric: Metric, view: View, box: list[float], step: float
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """The metric of the plane (n, 2, 2) at the middles (n, 2) of cells of about that step.
+
+    Their numbers of rows and columns come last.
+    """
+    columns, rows = (max(1, round((box[k + 1] - box[k]) / step)) for k in (0, 2))
+    x = box[0] + (box[1] - box[0]) * (np.arange(columns) + 0.5) / columns
+    y = box[2] + (box[3] - box[2]) * (np.arange(rows) + 0.5) / rows
     at = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    return view.basis @ metric.tensors_at(view.lift(at)) @ view.basis.T, at
+    return view.basis @ metric.tensors_at(view.lift(at)) @ view.basis.T, at, [rows, columns]
 
 
 def decoder(scene: Scene) -> dict[str, Any] | None:
