@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import logging
 import socket
+import struct
 import time
 
 import numpy as np
@@ -349,6 +351,26 @@ def test_a_slow_client_does_not_pile_up_answers(explorer):
             heard.append(slow.hear()["serial"])
         assert heard == sorted(heard)
         assert len(heard) < 400
+
+
+def test_who_vanishes_in_the_middle_leaves_nothing_behind():
+    """Without a word, while a mean is computed for it and an answer is on its way."""
+    heard = logging.Handler(logging.ERROR)
+    heard.emit = lambda record: complaints.append(record.getMessage())
+    complaints = []
+    with Explorer(moons(), linger=0.5) as page:
+        logging.getLogger("uvicorn.error").addHandler(heard)
+        client = Client(page)
+        client.say("mean", setting={**SETTING, "components": 20, "rho": 1.5}, rows=None)
+        client.say("geodesic", **SHOWN, fine=True)
+        reset = struct.pack("ii", 1, 0)  # closing sends no goodbye, not even that of TCP
+        client.socket.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        client.socket.socket.shutdown(socket.SHUT_RD)
+        client.socket.socket.close()
+        page.wait()
+    logging.getLogger("uvicorn.error").removeHandler(heard)
+    assert not page.running
+    assert complaints == []
 
 
 def test_strangers_are_turned_away(explorer):
