@@ -252,9 +252,10 @@ def _ellipse(view: View, gaussian: Gaussian) -> list[float]:
 
 
 def _rounded(x: np.ndarray, digits: int = 5) -> list[Any]:
-    """As many digits as can be seen."""
+    """As many digits as can be seen; zero for what is not finite, as JSON has no word for it."""
+    x = np.where(np.isfinite(x), x, 0.0)
     size = float(np.max(np.abs(x), initial=1e-300))
-    return np.round(np.nan_to_num(x), digits - math.floor(math.log10(size))).tolist()
+    return np.round(x, digits - math.floor(math.log10(size))).tolist()
 
 
 def _finite(x: Any) -> float | None:

@@ -6,6 +6,7 @@ import logging
 import socket
 import struct
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +94,13 @@ def test_a_smaller_tolerance_has_smaller_errors(client):
         for tolerance in (1.0, 1e-3, 1e-5)
     ]
     assert errors[0] > errors[1] > errors[2] > 0
+
+
+def test_colours_that_are_missing_do_not_stop_the_others():
+    scene = replace(moons(), colours={"age": np.r_[np.nan, np.inf, -np.inf, np.arange(997.0)]})
+    message = {"kind": "points", "serial": 1, "setting": SETTING, "colour": "age"}
+    values = Session(scene).answer(parsed(json.dumps(message), scene))["values"]
+    assert values == [0.0, 0.0, 0.0, *range(997)]
 
 
 def test_points_have_places_and_colours(client, X):
