@@ -53,6 +53,8 @@ def solve(
 
 def gathered(out: Path) -> list[str]:
     """Gather, and say what there is."""
+    if (what := Job.read(out).what) != "distances":
+        raise InputError(f"{out} is a job of {what}: in Python, probgeo.cluster.gather gathers it")
     found = gather(out)
     good, sizes = int(np.count_nonzero(found["converged"])), found["mean"].shape
     return [
