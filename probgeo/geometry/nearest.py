@@ -78,16 +78,16 @@ class Search:
         """
         n, m = len(self.X), len(self.Y)
         count = int(min(0.5 * np.sqrt(m), n * m / (8 * (n + m))))
-        good = self.Y[self.usable_too]
-        pivots = far_apart(good, count) if count else good[:0]
+        if not count:
+            return np.empty((2, 0, n)), np.empty((2, 0, m))
+        pivots = far_apart(self.Y[self.usable_too], count)
 
         def to(points: np.ndarray, usable: np.ndarray) -> np.ndarray:
             found = np.full((2, len(pivots), len(points)), np.nan)
-            if len(pivots):
-                a = np.repeat(pivots, usable.sum(), axis=0)
-                mean, std, good = self.lengths(a, np.tile(points[usable], (len(pivots), 1)))
-                mean[good == 0.0] = np.nan
-                found[:, :, usable] = np.reshape([mean, std], (2, len(pivots), -1))
+            a = np.repeat(pivots, usable.sum(), axis=0)
+            mean, std, good = self.lengths(a, np.tile(points[usable], (len(pivots), 1)))
+            mean[good == 0.0] = np.nan
+            found[:, :, usable] = np.reshape([mean, std], (2, len(pivots), -1))
             return found
 
         to_y = to(self.Y, self.usable_too)
