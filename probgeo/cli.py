@@ -114,6 +114,7 @@ def _geodesic(arguments: argparse.Namespace) -> int:
 
 def _distances(arguments: argparse.Namespace) -> int:
     from probgeo.cluster import estimate
+    from probgeo.cluster.job import Job
     from probgeo.commands import distances, fitting
     from probgeo.ragged import jobs, who_works
 
@@ -128,23 +129,14 @@ def _distances(arguments: argparse.Namespace) -> int:
         else:
             table = read_table(arguments.data, arguments.header)
             manifold, X = distances.space_of(Path(arguments.metric), table)
-            with fitting.heard() as lines:
+            with fitting.heard() as lines, jobs(arguments.jobs):
                 if arguments.estimate:
-                    with jobs(arguments.jobs):
-                        cores = who_works()[0]
                     cost = estimate(manifold, X, chunk=arguments.chunk)
-                    summary = distances.cost_lines(cost, cores)
+                    summary = distances.cost_lines(cost, cores=who_works()[0])
                 else:
                     bar = not arguments.quiet and sys.stderr.isatty()
-                    summary = distances.solve(
-                        manifold,
-                        X,
-                        Path(arguments.out),
-                        chunk=arguments.chunk,
-                        share=arguments.shard,
-                        n_jobs=arguments.jobs,
-                        bar=bar,
-                    )
+                    job, out = Job.of(manifold, X, chunk=arguments.chunk), Path(arguments.out)
+                    summary = distances.solve(job, manifold, out, arguments.shard, bar)
     except ValueError as error:
         raise InputError(str(error)) from error
     for line in lines:

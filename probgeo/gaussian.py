@@ -1,7 +1,7 @@
 """The value every layer passes on: a Gaussian distribution."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from probgeo._checks import (
 
 if TYPE_CHECKING:
     import pandas
-
-SHOWN = 4  # numbers that `repr` spells out
 
 
 def covariance_factor(cov: np.ndarray) -> np.ndarray:
@@ -90,6 +88,7 @@ class Gaussian:
 
     mean: np.ndarray
     cov: np.ndarray
+    spelled_out: ClassVar[int] = 4  # numbers, in `repr`
 
     def __init__(self, mean: Any, cov: Any = None) -> None:
         mean = as_float_array("mean", mean)
@@ -121,7 +120,7 @@ class Gaussian:
 
     def __repr__(self) -> str:
         *batch, dimension = self.mean.shape
-        if not batch and dimension <= SHOWN and not is_traced(self.mean, self.cov):
+        if not batch and dimension <= self.spelled_out and not is_traced(self.mean, self.cov):
             return f"Gaussian({with_error(self.mean, self.std)})"
         return f"Gaussian(dimension={dimension}" + (f", batch={tuple(batch)})" if batch else ")")
 
@@ -158,7 +157,7 @@ class ScalarGaussian(Gaussian):
         return self.mean + self.std * as_generator("seed", seed).standard_normal(shape)
 
     def __repr__(self) -> str:
-        if is_traced(self.mean) or np.size(self.mean) > SHOWN:
+        if is_traced(self.mean) or np.size(self.mean) > self.spelled_out:
             return f"ScalarGaussian(batch={np.shape(self.mean)})"
         return f"ScalarGaussian({with_error(self.mean, self.std)})"
 

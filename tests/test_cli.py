@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import probgeo
-from probgeo import ConvergenceWarning, Manifold, data, metrics, paper, save
+from probgeo import ConvergenceWarning, Manifold, cluster, data, metrics, paper, save
 from probgeo._json import plain
 from probgeo.cli import main
 from probgeo.commands import figures, fitting
@@ -652,6 +652,8 @@ class TestDistances:
 
     def test_what_makes_no_sense(self, saved, tmp_path, capsys):
         save(Manifold(METRIC).distance(X[0], X[1]), tmp_path / "length.npz")
+        ends = Manifold(METRIC), X[:1], X[1:2]
+        cluster.map_pairs(lambda g: g.mean_length, *ends, out=tmp_path / "mapped")
         for arguments, message in (
             ([], "give DATA and --metric FILE, or --gather DIR"),
             ([saved[0], "--gather", "x"], "--gather needs no DATA"),
@@ -660,6 +662,7 @@ class TestDistances:
             ([saved[0], "--metric", f"{tmp_path}/length.npz"], "must hold a metric or a manifold"),
             ([saved[0], "--metric", saved[0]], "was not written by probgeo.save"),
             (["--gather", f"{tmp_path}"], "has no job.npz"),
+            (["--gather", f"{tmp_path}/mapped"], "mapped is a job of"),
         ):
             assert main(["distances", *arguments]) == 2
             assert message in capsys.readouterr().err

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import joblib
@@ -85,6 +87,10 @@ def slowly(geodesic):
     return {"length": geodesic.mean_length, "middle": geodesic.mean(0.5)}
 
 
+def middle(geodesic, at):
+    return geodesic.mean(at)
+
+
 class TestPairs:
     @given(st.integers(2, 30), st.integers(1, 20), st.integers(1, 70), st.booleans(), st.booleans())
     def test_every_pair_is_in_one_chunk(self, n, m, chunk, itself, matrix):
@@ -158,6 +164,19 @@ class TestAlone:
         geodesic = MANIFOLD.geodesic(X[:9], X[9:18])
         np.testing.assert_allclose(found["length"], geodesic.mean_length, rtol=1e-12)
         np.testing.assert_allclose(found["middle"], geodesic.mean(0.5), rtol=1e-9)
+
+    def test_functions_without_a_name(self, tmp_path):
+        """They are told apart by what they are made of, and known again."""
+        at = [partial(middle, at=0.25), partial(middle, at=0.5)]
+        for _ in range(2):
+            found = cluster.map_pairs(at[1], MANIFOLD, X[:2], X[2:4], out=tmp_path)
+            at[1] = partial(middle, at=0.5)
+        expected = MANIFOLD.geodesic(X[:2], X[2:4]).mean(0.5)
+        np.testing.assert_allclose(found["values"], expected, rtol=1e-9)
+        with pytest.raises(
+            ValueError, match=r"its what differs \(.*at=0.5\) there, .*at=0.25\) he"
+        ):
+            cluster.map_pairs(at[0], MANIFOLD, X[:2], X[2:4], out=tmp_path)
 
     @pytest.mark.parametrize(
         "wrong", [lambda g: 1.0, lambda g: np.zeros(2), lambda g: {"/": g.gap}]
@@ -295,6 +314,13 @@ class TestFolders:
         with pytest.raises(OSError, match="No space"):
             cluster.gather(done)
         assert (done / "mean.npy").read_bytes() == before
+        assert not list(done.glob(".*"))
+
+    def test_several_gather_at_once(self, done):
+        expected = {name: np.array(value) for name, value in cluster.gather(done).items()}
+        with ThreadPoolExecutor(8) as threads:
+            for found in threads.map(cluster.gather, [done] * 40):
+                same(found.values(), expected.values())
         assert not list(done.glob(".*"))
 
     def test_damaged_shards_are_refused(self, done):

@@ -69,7 +69,6 @@ def estimate(
         if number and time.monotonic() - began > limit:
             break
     error = np.std(each, ddof=1) / np.sqrt(len(each)) if len(each) > 1 else np.inf
-    size = int(np.prod(job.shape)) * 17
-    return Cost(
-        job.count, float(np.mean(each)), float(error), 1.0 - float(np.mean(good)), job.chunk, size
-    )
+    size = 17 * int(np.prod(job.shape))
+    lost = 1.0 - float(np.mean(good))
+    return Cost(job.count, float(np.mean(each)), float(error), lost, job.chunk, size)

@@ -11,10 +11,11 @@ is there and does the rest, and who was killed has lost no more than the chunk h
 import hashlib
 import os
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import gcd
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from probgeo.geometry.arguments import check_dimensions
 from probgeo.metrics.inputs import as_points
 
 RECORD = "job.npz"
-GOLDEN = (5**0.5 - 1) / 2
 Values = dict[str, np.ndarray]
 
 
@@ -78,7 +78,7 @@ class Job:
         if not matrix and len(X) != second[0]:
             raise ValueError(f"X and Y must have equally many rows, got {X.shape} and {second}")
         how = (__version__, manifold.thoroughness, manifold.accuracy, manifold.solver)
-        settings = re.sub(" at 0x[0-9a-f]+", "", repr(how))
+        settings = described(how)
         tensors = manifold.metric.tensors_at(X[:: -(-len(X) // 16)])
         landmarks = manifold.known_landmarks.points
         size = 1 if chunk is None else as_whole_number("chunk", chunk, 1)
@@ -86,7 +86,7 @@ class Job:
         if not job.count:
             raise ValueError(f"X must have at least two points without Y, got {X.shape}")
         if chunk is None:  # 512 are solved at a time
-            object.__setattr__(job, "chunk", int(np.clip(job.count // 64, 512, 4096)))
+            job = replace(job, chunk=int(np.clip(job.count // 64, 512, 4096)))
         return job
 
     @property
@@ -126,7 +126,7 @@ class Job:
         of their count lead through all of them.
         """
         count = self.count
-        step = max(1, round(GOLDEN * count))
+        step = max(1, round((5**0.5 - 1) / 2 * count))
         while gcd(step, count) > 1:
             step += 1
         first = number * self.chunk
@@ -155,16 +155,17 @@ class Job:
         found = Job.read(folder)
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(found, field.name)
-            if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
-                same = mine.shape == theirs.shape
+            same, which = type(mine) is type(theirs), ""
+            if same and isinstance(mine, np.ndarray):
                 rtol = 1e-6 if field.name in ("tensors", "landmarks") else 0.0
+                same = mine.shape == theirs.shape
                 same = same and np.allclose(mine, theirs, rtol=rtol, atol=0.0, equal_nan=True)
-            else:
-                same = mine is theirs or (type(mine) is type(theirs) and mine == theirs)
+            elif same:
+                same, which = mine == theirs, f" ({theirs} there, {mine} here)"
             if not same:
                 raise ValueError(
-                    f"{folder} has another job: its {field.name} differs; give another folder, or "
-                    "the same arguments as before"
+                    f"{folder} has another job: its {field.name} differs{which}; give another "
+                    "folder, or the same arguments as before"
                 )
         return found
 
@@ -186,11 +187,13 @@ class Job:
     def missing(self, folder: Path, share: tuple[int, int] = (1, 1)) -> list[int]:
         """Chunks yet to be done, of n equal shares the i-th; the shards there are looked at."""
         i, n = share
-        numbers = range(i - 1, self.chunks, n)
-        there = [k for k in numbers if self.shard(folder, k).exists()]
-        for number in there:
-            self.values(folder, number)
-        return sorted(set(numbers) - set(there))
+        lacking = []
+        for number in range(i - 1, self.chunks, n):
+            if self.shard(folder, number).exists():
+                self.values(folder, number)
+            else:
+                lacking.append(number)
+        return lacking
 
     def write(self, folder: Path, number: int, values: Values) -> None:
         """Keep what a chunk came to."""
@@ -246,9 +249,8 @@ def gather(out: str | Path) -> dict[str, np.ndarray]:
             f"{job.shard(folder, lacking[0]).name}: run the job to its end, then gather"
         )
     first = job.values(folder, 0)
-    paths = {name: folder / f"{name}.npy" for name in first}
-    parts = {name: path.with_name(f".{path.name}.unfinished") for name, path in paths.items()}
-    try:
+    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
+        parts = {name: Path(unfinished) / f"{name}.npy" for name in first}
         arrays = {name: _room(parts[name], job, value) for name, value in first.items()}
         for number in range(job.chunks):
             i, j = job.pairs(number)
@@ -261,11 +263,8 @@ def gather(out: str | Path) -> dict[str, np.ndarray]:
                     arrays[name][j, i] = value
         for name, array in arrays.items():
             array.flush()
-            os.replace(parts[name], paths[name])
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-    return {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
+            os.replace(parts[name], folder / f"{name}.npy")
+    return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in first}
 
 
 def _room(path: Path, job: Job, value: np.ndarray) -> np.memmap:
@@ -278,6 +277,11 @@ def _room(path: Path, job: Job, value: np.ndarray) -> np.memmap:
     if job.matrix and job.Y is None and value.dtype == bool:
         np.einsum("ii...->i...", array)[...] = True
     return array
+
+
+def described(value: Any) -> str:
+    """Its `repr`, without the addresses in memory that differ from run to run."""
+    return re.sub(" at 0x[0-9a-f]+", "", repr(value))
 
 
 def ensure_arrays(values: Any, count: int) -> Values:

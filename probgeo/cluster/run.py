@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from probgeo._checks import as_whole_number
-from probgeo.cluster.job import Job, Values, ensure_arrays, gather
+from probgeo.cluster.job import Job, Values, described, ensure_arrays, gather
 from probgeo.geometry import Geodesic, Manifold
 from probgeo.geometry.arguments import where_definite
 from probgeo.geometry.ensembles import spread
@@ -126,10 +127,10 @@ def map_pairs(
     ...     print(middle["values"].round(3).tolist())
     [[1.0, 1.414], [1.5, 2.062]]
     """
-    name = f"{function.__module__}:{function.__qualname__}"
+    name = f"{getattr(function, '__module__', '')}:{described(function)}"
     job = Job.of(manifold, X, Y, matrix=False, chunk=chunk, what=name)
     with jobs(n_jobs):
-        complete(job, Path(out), manifold, Applied(function), client, retries, progress)
+        complete(job, Path(out), manifold, partial(_applied, function), client, retries, progress)
     return gather(out)
 
 
@@ -155,8 +156,7 @@ class Task:
 
 def lengths(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
     """Distances from a to b (n, D), NaN where there is no metric."""
-    mean, std, converged = np.full((2, len(a)), np.nan), None, np.zeros(len(a), dtype=bool)
-    mean, std = mean
+    (mean, std), converged = np.full((2, len(a)), np.nan), np.zeros(len(a), dtype=bool)
     try:
         usable = where_definite(manifold.metric, {"a": a, "b": b})
     except ValueError:  # there is not one
@@ -168,14 +168,10 @@ def lengths(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
     return {"mean": mean, "std": std, "converged": converged}
 
 
-@dataclass(frozen=True)
-class Applied:
-    """A function of geodesics, as one of their ends."""
-
-    function: Callable[[Geodesic], Any]
-
-    def __call__(self, manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
-        return ensure_arrays(self.function(manifold.geodesic(a, b, progress=False)), len(a))
+def _applied(
+    function: Callable[[Geodesic], Any], manifold: Manifold, a: np.ndarray, b: np.ndarray
+) -> Values:
+    return ensure_arrays(function(manifold.geodesic(a, b, progress=False)), len(a))
 
 
 # --- who does it -----------------------------------------------------------------------------
@@ -227,7 +223,7 @@ def by_dask(
         return client.scatter(task, broadcast=True, hash=False)
 
     def submitted(number: int) -> Any:
-        future = client.submit(_called, there, number, pure=False)
+        future = client.submit(Task.__call__, there, number, pure=False)
         number_of[future.key] = number
         return future
 
@@ -253,7 +249,3 @@ def by_dask(
                 yield number, values
     finally:
         client.cancel(list(running.futures), force=True)
-
-
-def _called(task: Task, number: int) -> Values:
-    return task(number)

@@ -12,7 +12,6 @@ from probgeo.commands.learned import Space
 from probgeo.commands.tables import InputError, Table, check_there
 from probgeo.geometry import Manifold
 from probgeo.metrics import Metric
-from probgeo.ragged import jobs
 
 
 def space_of(path: Path, table: Table) -> tuple[Manifold, np.ndarray]:
@@ -29,19 +28,10 @@ def space_of(path: Path, table: Table) -> tuple[Manifold, np.ndarray]:
 
 
 def solve(
-    manifold: Manifold,
-    X: np.ndarray,
-    out: Path,
-    *,
-    chunk: int | None,
-    share: tuple[int, int] | None,
-    n_jobs: int | None,
-    bar: bool,
+    job: Job, manifold: Manifold, out: Path, share: tuple[int, int] | None, bar: bool
 ) -> list[str]:
     """All distances, or a share of them; in lines what there is then."""
-    job = Job.of(manifold, X, chunk=chunk)
-    with jobs(n_jobs):
-        complete(job, out, manifold, lengths, progress=bar, share=share or (1, 1))
+    complete(job, out, manifold, lengths, progress=bar, share=share or (1, 1))
     if share is None:
         return gathered(out)
     there = sum(job.shard(out, k).exists() for k in range(job.chunks))
@@ -53,6 +43,8 @@ def solve(
 
 def gathered(out: Path) -> list[str]:
     """Gather, and say what there is."""
+    if (what := Job.read(out).what) != "distances":
+        raise InputError(f"{out} is a job of {what}: in Python, probgeo.cluster.gather gathers it")
     found = gather(out)
     good, sizes = int(np.count_nonzero(found["converged"])), found["mean"].shape
     return [

@@ -11,51 +11,49 @@ from typing import Any
 
 from probgeo._checks import as_whole_number
 
-LINGER = 20.0  # seconds without a tab until it ends: reloading takes one or two
-PATIENCE = 10.0  # seconds in which a server starts or ends
-
 
 class Explorer:
     """A page that is being served: `address` says where.
 
     `with` and `stop()` end it, `wait()` waits until it has ended, by itself when no tab has been
-    open for some seconds. In a notebook it shows itself in a frame.
+    open for `linger` seconds: reloading takes one or two. In a notebook it shows itself in a frame.
     """
 
-    def __init__(self, scene: Any, port: int = 0, linger: float = LINGER) -> None:
+    def __init__(self, scene: Any, port: int = 0, linger: float = 20.0) -> None:
         try:
             import uvicorn
+            from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-            from probgeo.explorer.protocol import LONGEST
-            from probgeo.explorer.server import Explorer as Application
+            from probgeo.explorer.protocol import longest
+            from probgeo.explorer.server import Application
         except ImportError as error:
             raise ImportError(
                 f"the explorer needs {error.name}: pip install 'probgeo[explorer]'"
             ) from error
         listening = _bound(as_whole_number("port", port, 0))
         self.port = listening.getsockname()[1]
-        self._application = Application(scene, self.port, self._count)
-        self._linger, self._alone_since = linger, float("inf")
+        try:
+            self._application = Application(scene, self.port, linger, self._end)
+        except BaseException:
+            listening.close()
+            raise
         config = uvicorn.Config(
             self._application.app,
             log_level="warning",
             access_log=False,
-            ws="websockets-sansio",
+            ws=WebSocketsSansIOProtocol,
             ws_per_message_deflate=False,  # it never leaves the machine
-            ws_max_size=4 * LONGEST,  # bytes of as many characters
+            ws_max_size=4 * longest(scene),  # bytes of as many characters
             lifespan="off",
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
-        run = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
-        watch = threading.Thread(target=self._watch, daemon=True)
-        self._threads = (run, watch)
-        for thread in self._threads:
-            thread.start()
-        patient = time.monotonic() + PATIENCE
-        while not self._server.started and run.is_alive() and time.monotonic() < patient:
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
+        self._thread.start()
+        while not self._server.started and self.running:
             time.sleep(0.01)
         if not self._server.started:
+            listening.close()
             raise OSError(f"the explorer did not start on port {self.port}")
 
     @property
@@ -65,19 +63,20 @@ class Explorer:
 
     @property
     def running(self) -> bool:
-        return self._threads[0].is_alive()
+        return self._thread.is_alive()
 
     def wait(self) -> None:
         """Until the page was closed; Ctrl-C ends it at once."""
         try:
             while self.running:
-                self._threads[0].join(0.2)
+                self._thread.join(0.2)
         finally:
             self.stop()
 
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._threads[0].join(PATIENCE)
+    def stop(self, patience: float = 10.0) -> None:
+        """End it, and wait so many seconds until it has ended."""
+        self._end()
+        self._thread.join(patience)
 
     def __enter__(self) -> "Explorer":
         return self
@@ -96,14 +95,8 @@ class Explorer:
             'style="border: 1px solid #8886; border-radius: 8px"></iframe>'
         )
 
-    def _count(self, tabs: int) -> None:
-        self._alone_since = float("inf") if tabs else time.monotonic()
-
-    def _watch(self) -> None:
-        while not self._server.should_exit:
-            time.sleep(0.1)
-            if time.monotonic() - self._alone_since > self._linger:
-                self._server.should_exit = True
+    def _end(self) -> None:
+        self._server.should_exit = True
 
 
 def explore(

@@ -8,8 +8,6 @@ import numpy as np
 from probgeo.explorer.scene import Scene, View
 from probgeo.metrics import Metric
 
-SHADES, ELLIPSES = 72, 11  # points of the background and ellipses along the longer side
-
 
 def ellipse(mean: np.ndarray, cov: np.ndarray, deviations: float = 2.0) -> list[float]:
     """Centre, half axes and angle of the ellipse of a Gaussian in the plane."""
@@ -19,40 +17,32 @@ def ellipse(mean: np.ndarray, cov: np.ndarray, deviations: float = 2.0) -> list[
     return [*map(float, mean), float(along), float(across), float(angle)]
 
 
-def of_metric(metric: Metric, view: View, box: list[float]) -> dict[str, Any]:
+def of_metric(
+    metric: Metric, view: View, box: list[float], shades: int = 72, ellipses: int = 11
+) -> dict[str, Any]:
     """How the metric magnifies areas of the plane, from 0 to 255 of its range, and unit balls.
 
-    Rows of shades go from the bottom to the top; 0 also where there is no metric.
+    So many shades and ellipses go along the longer side. Rows of shades go from the bottom to the
+    top; 0 also where there is no metric.
     """
-    left, right, bottom, top = box
-    larger = max(right - left, top - bottom)
-    shape = [max(2, round(SHADES * side / larger)) for side in (top - bottom, right - left)]
-    y, x = (
-        low + (high - low) * (np.arange(count) + 0.5) / count
-        for low, high, count in ((bottom, top, shape[0]), (left, right, shape[1]))
-    )
-    sign, log = np.linalg.slogdet(_tensors(metric, view, x, y)[0])
+    larger = max(box[1] - box[0], box[3] - box[2])
+    tensors, _, shape = _grid(metric, view, box, larger / shades)
+    sign, log = np.linalg.slogdet(tensors)
     good = sign > 0
     low, high = (log[good].min(), log[good].max()) if good.any() else (0.0, 0.0)
-    shades = np.where(good, (log - low) / max(high - low, 1e-9), 0.0)
+    shade = np.where(good, (log - low) / max(high - low, 1e-9), 0.0)
     return {
         "box": box,
         "shape": shape,
-        "shades": _packed(np.round(255 * shades), np.uint8),
+        "shades": _packed(np.round(255 * shade), np.uint8),
         "range": [0.5 * low, 0.5 * high],
-        "ellipses": _balls(metric, view, box, larger / ELLIPSES),
+        "ellipses": _balls(metric, view, box, larger / ellipses),
     }
 
 
 def _balls(metric: Metric, view: View, box: list[float], step: float) -> list[list[float]]:
     """Balls of one small radius on a grid of that step, the largest of which just do not touch."""
-    left, right, bottom, top = box
-    x, y = (
-        0.5 * (low + high) + step * (np.arange(n) - 0.5 * (n - 1))
-        for low, high in ((left, right), (bottom, top))
-        for n in (max(1, round((high - low) / step)),)
-    )
-    tensors, at = _tensors(metric, view, x, y)
+    tensors, at, _ = _grid(metric, view, box, step)
     good = np.linalg.eigvalsh(tensors)[:, 0] > 0
     if not good.any():
         return []
@@ -61,12 +51,18 @@ def _balls(metric: Metric, view: View, box: list[float], step: float) -> list[li
     return [ellipse(p, cov, radius) for p, cov in zip(at[good], shapes, strict=True)]
 
 
-def _tensors(
-    metric: Metric, view: View, x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The metric of the plane (n, 2, 2) on a grid, row by row, and its points (n, 2)."""
+def _grid(
+    metric: Metric, view: View, box: list[float], step: float
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """The metric of the plane (n, 2, 2) at the middles (n, 2) of cells of about that step.
+
+    Their numbers of rows and columns come last.
+    """
+    columns, rows = (max(1, round((box[k + 1] - box[k]) / step)) for k in (0, 2))
+    x = box[0] + (box[1] - box[0]) * (np.arange(columns) + 0.5) / columns
+    y = box[2] + (box[3] - box[2]) * (np.arange(rows) + 0.5) / rows
     at = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    return view.basis @ metric.tensors_at(view.lift(at)) @ view.basis.T, at
+    return view.basis @ metric.tensors_at(view.lift(at)) @ view.basis.T, at, [rows, columns]
 
 
 def decoder(scene: Scene) -> dict[str, Any] | None:
@@ -80,8 +76,16 @@ def decoder(scene: Scene) -> dict[str, Any] | None:
         return {"kind": "image", "height": example.shape[1], "width": example.shape[2]}
     if example.ndim != 3 or example.shape[2] != 3:
         raise ValueError(f"decode must return vertices (1, V, 3) of faces, got {example.shape}")
+    faces = np.asarray(scene.faces)
+    most = min(example.shape[1], 2**16) - 1  # their numbers travel in 16 bits
+    if faces.dtype.kind not in "iu" or faces.ndim != 2 or faces.shape[1:] != (3,):
+        raise ValueError(f"faces must be whole numbers (F, 3), got {faces.dtype} {faces.shape}")
+    if faces.size and not 0 <= faces.min() <= faces.max() <= most:
+        raise ValueError(
+            f"faces must be vertices from 0 to {most}, got {faces.min()} to {faces.max()}"
+        )
     scale = 2.0 * float(np.max(np.abs(example))) / 32767.0
-    return {"kind": "mesh", "faces": _packed(scene.faces, np.uint16), "scale": scale}
+    return {"kind": "mesh", "faces": _packed(faces, np.uint16), "scale": scale}
 
 
 def decoded(scene: Scene, x: np.ndarray, known: dict[str, Any]) -> list[str]:
@@ -89,10 +93,7 @@ def decoded(scene: Scene, x: np.ndarray, known: dict[str, Any]) -> list[str]:
     made = _decode(scene, x)
     if known["kind"] == "image":
         return [_packed(np.round(255 * np.clip(one, 0.0, 1.0)), np.uint8) for one in made]
-    limits = np.iinfo(np.int16)
-    return [
-        _packed(np.clip(one / known["scale"], limits.min, limits.max), np.int16) for one in made
-    ]
+    return [_packed(np.clip(one / known["scale"], -32767, 32767), np.int16) for one in made]
 
 
 def _decode(scene: Scene, x: np.ndarray) -> np.ndarray:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from threading import Lock
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from probgeo.geometry import Manifold
 from probgeo.metrics import Metric, as_metric, from_mixture
 from probgeo.metrics.inputs import as_points
 
-MOST_COMPONENTS = 40  # the most that `preferred_components` compares
 VIEWS = ("coordinates", "principal")
 
 
@@ -68,7 +66,10 @@ class Scene:
     Attributes
     ----------
     columns, colours : names of the columns of X, and what else points may be coloured by
-    learn : function of the number of components, None if the manifold is given
+    given : the manifold, unless a metric is learned
+    components, most : Gaussians at first, and the most that can be asked for
+    tolerance : at first: sloppy enough for the error to be seen
+    learn : function of the number of components, by default `from_mixture`
     decode : function of rows (m, D) to images (m, h, w) in [0, 1], or vertices (m, V, 3) of `faces`
     recipe : str
         The Python code that makes X, and `manifold` if that is given.
@@ -81,7 +82,9 @@ class Scene:
     title: str = "data"
     given: Manifold | None = None
     components: int = 7
+    most: int = 40
     rho: float = 0.3
+    tolerance: float = 0.1
     learn: Callable[[int], Metric] | None = None
     colours: dict[str, np.ndarray] = field(default_factory=dict)
     decode: Callable[[np.ndarray], np.ndarray] | None = None
@@ -89,64 +92,51 @@ class Scene:
     recipe: str = "X = ...  # your data, one point a row"
     learning: str = "metrics.from_mixture(X, {components}, rho={rho})"
     view: str = "coordinates"
-    _made: dict[Any, Any] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
 
     @cached_property
     def most_components(self) -> int:
-        """0 if there is nothing to learn."""
+        """What the points allow, too; 0 of a given manifold."""
         distinct = len(np.unique(self.X, axis=0))
-        most = min(MOST_COMPONENTS, distinct // (self.X.shape[1] + 1))
+        most = min(self.most, distinct // (self.X.shape[1] + 1))
         return max(1, most) if self.given is None else 0
 
     @property
     def has_rho(self) -> bool:
         return self.given is None or hasattr(self.given.metric, "with_rho")
 
-    def seen_from(self, kind: str) -> View:
-        return self._once(("view", kind), lambda: View.of(self.X, kind))
-
     def metric(self, components: int, rho: float) -> Metric:
-        """Learned once for every number of components."""
-        if self.given is not None:
-            metric: Any = self.given.metric
-            return metric.with_rho(rho) if self.has_rho else metric
-        learned = self._once(("metric", components), lambda: self._learned(components))
-        return learned.with_rho(rho)
+        """That which is given or learned, as sharp as that if it can be."""
+        metric: Any = self._learned(components) if self.given is None else self.given.metric
+        return metric.with_rho(rho) if self.has_rho else metric
 
-    def manifold(
-        self, components: int, rho: float, tolerance: float, thoroughness: str = "normal"
-    ) -> Manifold:
-        """With curves to that tolerance; kept, as a manifold remembers what it searches by."""
+    @cached_property
+    def seen_from(self) -> Callable[[str], View]:
+        """The view of a kind."""
+        return lru_cache(lambda kind: View.of(self.X, kind))
 
-        def make() -> Manifold:
-            base = self.given or Manifold(self.metric(components, rho))
+    @cached_property
+    def manifold(self) -> Callable[..., Manifold]:
+        """That of components, rho, tolerance and thoroughness.
+
+        Some are kept, as a manifold remembers what it searches by: pulled sliders ask for many.
+        """
+
+        def make(components: int, rho: float, tolerance: float, thoroughness: str) -> Manifold:
             metric = self.metric(components, rho)
-            return replace(base, metric=metric, thoroughness=thoroughness, precision=tolerance)
+            base = replace(self.given, metric=metric) if self.given else Manifold(metric)
+            return replace(base, thoroughness=thoroughness, precision=tolerance)
 
-        return self._once(("manifold", components, rho, tolerance, thoroughness), make)
+        return lru_cache(200)(make)
+
+    @cached_property
+    def _learned(self) -> Callable[[int], Metric]:
+        return lru_cache(self.learn or (lambda count: from_mixture(self.X, count, rho=self.rho)))
 
     def values(self, column: str) -> np.ndarray:
         """What the data are coloured by (n,)."""
         if column in self.colours:
             return self.colours[column]
         return self.X[:, self.columns.index(column)]
-
-    def _learned(self, components: int) -> Any:
-        if self.learn is not None:
-            return self.learn(components)
-        return from_mixture(self.X, components, rho=self.rho)
-
-    def _once(self, key: Any, make: Callable[[], Any], most: int = 200) -> Any:
-        """Made where it is not there yet; pulled sliders ask for many."""
-        if key not in self._made:
-            made = make()
-            with self._lock:
-                while len(self._made) >= most:
-                    del self._made[next(iter(self._made))]
-                self._made[key] = made
-            return made
-        return self._made.get(key) or make()
 
 
 def as_scene(

@@ -6,17 +6,16 @@ taken: a slow tab gets fewer answers, not older ones.
 """
 
 import asyncio
-import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.status import WS_1008_POLICY_VIOLATION
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from probgeo.explorer.pictures import decoder
@@ -24,121 +23,126 @@ from probgeo.explorer.protocol import RefusedError, parsed
 from probgeo.explorer.scene import Scene
 from probgeo.explorer.session import Session, Stopped, as_text
 
-NAMES = ("127.0.0.1", "localhost")
-MOST_TABS = 8
 WORKERS = ("live", "scenery", "long")
-BUSY_WITH = {"metric": "scenery", "fan": "scenery", "learn": "long", "mean": "long"}  # else "live"
-POLICY_VIOLATION = 1008
-TOO_MANY_ERRORS = 100  # of one tab: no page of ours makes that many
+BUSY_WITH = {
+    **dict.fromkeys(("metric", "fan", "look"), "scenery"),
+    **dict.fromkeys(("learn", "mean"), "long"),  # the others: "live"
+}
 
 
-class OnlyLocal:
-    """Refuses what was not asked of this address, or by a page from elsewhere.
-
-    A name that someone else's server resolves to 127.0.0.1 is stopped by `Host`, another page in
-    the same browser by `Origin`.
-    """
-
-    def __init__(self, app: ASGIApp, port: int) -> None:
-        self.app = app
-        self.hosts = {f"{name}:{port}" for name in NAMES}
-        self.origins = {f"http://{host}" for host in self.hosts}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            return await self.app(scope, receive, send)
-        headers = Headers(scope=scope)
-        hosts, origins = headers.getlist("host"), headers.getlist("origin")
-        websocket = scope["type"] == "websocket"
-        known = len(hosts) == 1 and self.hosts.issuperset(hosts)
-        if (
-            known
-            and len(origins) in ((1,) if websocket else (0, 1))
-            and self.origins.issuperset(origins)
-        ):
-            return await self.app(scope, receive, send)
-        if websocket:
-            return await WebSocket(scope, receive, send).close(POLICY_VIOLATION)
-        refusal = PlainTextResponse("This page is for this machine only.", 403)
-        await refusal(scope, receive, send)
-
-
-class Explorer:
-    """The application, and how many tabs are open.
+class Application:
+    """The page and its tabs.
 
     Attributes
     ----------
     token : str
         Random; part of every address.
-    on_tabs : function of the number of open tabs
-        Called when that changes.
+    end : function
+        Called when no tab has been open for `linger` seconds.
+    most_tabs, most_errors : int
+        Tabs at a time, and refused messages of one of them: no page of ours makes that many.
     """
 
-    def __init__(self, scene: Scene, port: int, on_tabs: Callable[[int], None]) -> None:
-        self.scene, self.port, self.on_tabs = scene, port, on_tabs
+    def __init__(
+        self,
+        scene: Scene,
+        port: int,
+        linger: float,
+        end: Callable[[], None],
+        most_tabs: int = 8,
+        most_errors: int = 100,
+    ) -> None:
+        self.scene, self.linger, self.end = scene, linger, end
+        self.most_tabs, self.most_errors = most_tabs, most_errors
         self.decoder = decoder(scene)
         self.token = secrets.token_urlsafe(16)
-        self.tabs = 0
-        routes = [
-            Route("/{token}/", self.page),
-            WebSocketRoute("/{token}/socket", self.socket),
-        ]
-        application = Starlette(routes=routes)
-        application.router.redirect_slashes = False
-        self.app = OnlyLocal(application, port)
+        self.tabs = self.changes = 0
+        self.hosts = tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
+        routes = [Route("/{token}/", self.page), WebSocketRoute("/{token}/socket", self.socket)]
+        self.app = Starlette(routes=routes)
+        self.app.router.redirect_slashes = False
 
-    def knows(self, token: str) -> bool:
-        return secrets.compare_digest(token.encode(), self.token.encode())
+    def local(self, asked: HTTPConnection, origins: tuple[int, ...]) -> bool:
+        """Whether it was asked of this address, by a page from here, with so many origins.
+
+        A name that someone else's server resolves to 127.0.0.1 is stopped by `Host`, another page
+        in the same browser by `Origin`.
+        """
+        host, origin = asked.headers.getlist("host"), asked.headers.getlist("origin")
+        return (
+            len(host) == 1
+            and host[0] in self.hosts
+            and len(origin) in origins
+            and all(one in [f"http://{host}" for host in self.hosts] for one in origin)
+        )
+
+    def knows(self, asked: HTTPConnection) -> bool:
+        """Whether the token is right, told in the same time whatever it is."""
+        return secrets.compare_digest(asked.path_params["token"].encode(), self.token.encode())
 
     async def page(self, request: Any) -> Any:
-        if not self.knows(request.path_params["token"]):
+        if not self.local(request, origins=(0, 1)):
+            return PlainTextResponse("This page is for this machine only.", 403)
+        if not self.knows(request):
             return PlainTextResponse("Not found.", 404)
         nonce = secrets.token_urlsafe(16)
-        return HTMLResponse(page_text(nonce), headers=page_headers(nonce, self.port))
+        return HTMLResponse(page_text(nonce), headers=page_headers(nonce, self.hosts))
 
     async def socket(self, websocket: WebSocket) -> None:
-        if not self.knows(websocket.path_params["token"]) or self.tabs >= MOST_TABS:
-            return await websocket.close(POLICY_VIOLATION)
-        await websocket.accept()
-        async with self._counted():
-            with contextlib.suppress(WebSocketDisconnect):
-                await Tab(websocket, Session(self.scene, self.decoder)).talk()
-
-    @contextlib.asynccontextmanager
-    async def _counted(self) -> AsyncIterator[None]:
-        self.tabs += 1
-        self.on_tabs(self.tabs)
+        allowed = self.local(websocket, origins=(1,)) and self.knows(websocket)
+        if not allowed or self.tabs >= self.most_tabs:
+            return await websocket.close(WS_1008_POLICY_VIOLATION)
+        self._count(1)
         try:
-            yield
+            await websocket.accept()
+            await Tab(websocket, self).talk()
+        except RefusedError:
+            await websocket.close(WS_1008_POLICY_VIOLATION)
+        except WebSocketDisconnect:
+            pass
         finally:
-            self.tabs -= 1
-            self.on_tabs(self.tabs)
+            self._count(-1)
+            later = asyncio.get_running_loop().call_later
+            later(self.linger, self._end_unless_changed, self.changes)
+
+    def _count(self, more: int) -> None:
+        self.tabs += more
+        self.changes += 1
+
+    def _end_unless_changed(self, changes: int) -> None:
+        if not self.tabs and self.changes == changes:
+            self.end()
 
 
 class Tab:
     """What goes on between one tab and its session."""
 
-    def __init__(self, websocket: WebSocket, session: Session) -> None:
-        self.websocket, self.session = websocket, session
+    def __init__(self, websocket: WebSocket, application: Application) -> None:
+        self.websocket, self.errors_left = websocket, application.most_errors
+        loop = asyncio.get_running_loop()
+
+        def tell(news: dict[str, Any]) -> None:
+            asyncio.run_coroutine_threadsafe(self.send(as_text(news)), loop)
+
+        self.session = Session(application.scene, application.decoder, tell)
         self.sending = asyncio.Lock()
         self.waiting: dict[str, dict[str, Any]] = {worker: {} for worker in WORKERS}
         self.arrived = {worker: asyncio.Event() for worker in WORKERS}
         self.latest: dict[str, int] = {}
-        self.errors = 0
 
     async def talk(self) -> None:
-        await self.send(self.session.welcome())
-        workers = [asyncio.create_task(self.work(worker)) for worker in WORKERS]
-        reader = asyncio.create_task(self.read())
+        """Until the tab is closed, or has sent too much that makes no sense (`RefusedError`)."""
+        await self.send(as_text(self.session.welcome()))
+        tasks = [asyncio.create_task(doing) for doing in (self.read(), *map(self.work, WORKERS))]
         try:
-            done, _ = await asyncio.wait([reader, *workers], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             self.session.wanted.clear()
-            for task in (reader, *workers):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(reader, *workers, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def read(self) -> None:
         """Take messages as they come; a later one of a kind replaces one that still waits."""
@@ -148,30 +152,27 @@ class Tab:
                 raise WebSocketDisconnect
             try:
                 message = parsed(received.get("text"), self.session.scene)
-                self.accept(message)
+                kind, serial = message["kind"], message["serial"]
+                if serial <= (last := self.latest.get(kind, -1)):
+                    raise RefusedError(f"serial of {kind} must be above {last}, got {serial}")
             except RefusedError as error:
-                await self.refuse(str(error))
-
-    def accept(self, message: dict[str, Any]) -> None:
-        kind, serial = message["kind"], message["serial"]
-        if serial <= self.latest.get(kind, -1):
-            raise RefusedError(f"serial of {kind} must be above {self.latest[kind]}, got {serial}")
-        self.latest[kind] = serial
-        if kind == "stop":
-            self.session.wanted.clear()
-            self.waiting["long"].pop("mean", None)
-            return
-        worker = BUSY_WITH.get(kind, "live")
-        self.waiting[worker][kind] = message
-        self.arrived[worker].set()
+                await self.send(as_text({"kind": "error", "text": str(error), **error.about}))
+                self.errors_left -= 1
+                if not self.errors_left:
+                    raise
+                continue
+            self.latest[kind] = serial
+            if kind == "stop":
+                self.session.wanted.clear()
+                if mean := self.waiting["long"].pop("mean", None):
+                    await self.send(as_text({"kind": "stopped", "serial": mean["serial"]}))
+                continue
+            worker = BUSY_WITH.get(kind, "live")
+            self.waiting[worker][kind] = message
+            self.arrived[worker].set()
 
     async def work(self, worker: str) -> None:
         """Answer what waits, one at a time, in a thread."""
-        loop = asyncio.get_running_loop()
-
-        def tell(news: dict[str, Any]) -> None:
-            asyncio.run_coroutine_threadsafe(self.send(news), loop)
-
         while True:
             await self.arrived[worker].wait()
             self.arrived[worker].clear()
@@ -179,33 +180,22 @@ class Tab:
                 message = waiting.pop(next(iter(waiting)))
                 if message["kind"] == "mean":
                     self.session.wanted.set()
-                try:
-                    text = await asyncio.to_thread(self._answer, message, tell)
-                except Stopped:
-                    text = as_text({"kind": "stopped", "serial": message["serial"]})
-                except Exception as error:  # noqa: BLE001 - a user's metric may raise anything
-                    known = isinstance(error, ValueError | ArithmeticError)
-                    name = "" if known else f"{type(error).__name__}: "
-                    await self.refuse(name + str(error), message)
-                    continue
-                await self.send_text(text)
+                await self.send(await asyncio.to_thread(self.answer, message))
 
-    def _answer(self, message: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> str:
-        return as_text(self.session.answer(message, tell))
+    def answer(self, message: dict[str, Any]) -> str:
+        """As text, also of what was stopped or failed."""
+        kind, serial = message["kind"], message["serial"]
+        try:
+            answer = {"kind": kind, **self.session.answer(message)}
+        except Stopped:
+            answer = {"kind": "stopped"}
+        except Exception as error:  # noqa: BLE001 - a user's metric may raise anything
+            known = isinstance(error, ValueError | ArithmeticError)
+            name = "" if known else f"{type(error).__name__}: "
+            answer = {"kind": "error", "about": kind, "text": name + str(error)}
+        return as_text({**answer, "serial": serial})
 
-    async def refuse(self, reason: str, message: dict[str, Any] | None = None) -> None:
-        """Tell why, and end the conversation with those who do not learn from it."""
-        about = {"about": message["kind"], "serial": message["serial"]} if message else {}
-        await self.send({"kind": "error", "text": reason, **about})
-        self.errors += message is None
-        if self.errors >= TOO_MANY_ERRORS:
-            await self.websocket.close(POLICY_VIOLATION)
-            raise WebSocketDisconnect
-
-    async def send(self, answer: dict[str, Any]) -> None:
-        await self.send_text(as_text(answer))
-
-    async def send_text(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         async with self.sending:
             await self.websocket.send_text(text)
 
@@ -214,24 +204,21 @@ def page_text(nonce: str) -> str:
     """The page with its style and script inside."""
     here = files("probgeo.explorer").joinpath("page")
     text = here.joinpath("page.html").read_text(encoding="utf-8")
-    for mark, names in (("STYLE", STYLES), ("SCRIPT", SCRIPTS)):
+    scripts = ("state.js", "picture.js", "panel.js", "export.js", "page.js")
+    for mark, names in (("STYLE", ("page.css", "picture.css")), ("SCRIPT", scripts)):
         parts = (here.joinpath(name).read_text(encoding="utf-8") for name in names)
         text = text.replace(f"/* {mark} */", "\n".join(parts))
     return text.replace("NONCE", nonce)
 
 
-STYLES = ("page.css", "picture.css")
-SCRIPTS = ("state.js", "picture.js", "panel.js", "export.js", "page.js")
-
-
-def page_headers(nonce: str, port: int) -> dict[str, str]:
+def page_headers(nonce: str, hosts: tuple[str, ...]) -> dict[str, str]:
     """Nothing may be loaded, sent or framed but by this machine."""
     policy = (
         "default-src 'none'",
         f"script-src 'nonce-{nonce}'",
         "style-src 'unsafe-inline'",
         "img-src data: blob:",
-        " ".join(["connect-src", *(f"ws://{name}:{port}" for name in NAMES)]),
+        " ".join(["connect-src", *(f"ws://{host}" for host in hosts)]),
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors http://localhost:* http://127.0.0.1:*",  # a notebook

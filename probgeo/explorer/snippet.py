@@ -12,7 +12,20 @@ def snippet(
     scene: Scene, setting: dict[str, Any], ends: list[Gaussian], rows: list[int] | None
 ) -> str:
     """A script: data, manifold, the geodesic with its rivals, and the mean of what is selected."""
-    changes = "" if scene.given is None else f", metric=manifold.metric{_sharper(scene, setting)}"
+
+    def numbers(x: np.ndarray) -> str:
+        return np.array2string(x, separator=", ", floatmode="unique", max_line_width=90)
+
+    def written(end: Gaussian) -> str:
+        if not end.cov.any():
+            return f"np.array({numbers(end.mean)})"
+        return f"Gaussian({numbers(end.mean)}, {numbers(end.cov)})"
+
+    if scene.given is None:
+        made, changes = f"manifold = Manifold({scene.learning.format(**setting)})", ""
+    else:
+        made, changes = "# with what the sliders say", ", metric=manifold.metric"
+        changes += f".with_rho({setting['rho']!r})" * scene.has_rho
     lines = [
         "from dataclasses import replace",
         "",
@@ -20,37 +33,19 @@ def snippet(
         "from probgeo import Gaussian, Manifold, PrincipalGeodesics, data, metrics, plot",
         "",
         scene.recipe,
-    ]
-    if scene.given is None:
-        numbers = {name: setting[name] for name in ("components", "rho")}
-        lines.append(f"manifold = Manifold({scene.learning.format(**numbers)})")
-    lines += [
+        made,
         f"manifold = replace(manifold, precision={setting['tolerance']!r}{changes})",
         "",
-        *(f"{name} = {_end(end)}" for name, end in zip("ab", ends, strict=True)),
+        *(f"{name} = {written(end)}" for name, end in zip("ab", ends, strict=True)),
         "# the shortest curve, and others that a thorough search meets",
         'curves = replace(manifold, thoroughness="thorough").minima(a, b)',
         "geodesic = curves[0]",
         "print(geodesic.length, geodesic.message)",
+        *["plot.geodesics(geodesic, plot.metric(manifold, data=X), n_samples=20)"]
+        * (scene.X.shape[1] == 2),
+        "",
+        f"selected = X{'' if rows is None else f'[{rows}]'}",
+        "pga = PrincipalGeodesics(manifold).fit(selected)",
+        "print(pga.mean_)",
     ]
-    if scene.X.shape[1] == 2:
-        lines.append("plot.geodesics(geodesic, plot.metric(manifold, data=X), n_samples=20)")
-    lines.append("")
-    if rows is None:
-        lines.append("selected = X")
-    else:
-        lines.append(f"selected = X[{sorted(set(rows))}]")
-    lines += ["pga = PrincipalGeodesics(manifold).fit(selected)", "print(pga.mean_)"]
     return "\n".join(lines) + "\n"
-
-
-def _sharper(scene: Scene, setting: dict[str, Any]) -> str:
-    return f".with_rho({setting['rho']!r})" if scene.has_rho else ""
-
-
-def _end(end: Gaussian) -> str:
-    mean = np.array2string(end.mean, separator=", ", floatmode="unique", max_line_width=90)
-    if not end.cov.any():
-        return f"np.array({mean})"
-    cov = np.array2string(end.cov, separator=", ", floatmode="unique", max_line_width=90)
-    return f"Gaussian({mean}, {cov})"

@@ -63,14 +63,12 @@ class Search:
         self.X, self.Y, self.itself = X, X if Y is None else Y, Y is None
         self.usable = where_definite(manifold.metric, {"X": X})
         self.usable_too = where_definite(manifold.metric, {"Y": self.Y})
-        self.solved = 0
-        self.lost = int(np.sum(~self.usable)) + (
-            0 if self.itself else int(np.sum(~self.usable_too))
-        )
+        self.solved, self.lost = 0, int(np.sum(~self.usable_too))
+        self.lost += 0 if self.itself else int(np.sum(~self.usable))
         self.pairs = np.empty(0, dtype=np.int64)  # numbers of those that are known, sorted
         self.known = np.empty((3, 0))  # mean, standard deviation, whether converged
-        metric, D = manifold.metric, X.shape[1]
-        self.roots = np.linalg.cholesky(metric.floors(D)) if len(metric.floors(D)) else None
+        floors = manifold.metric.floors(X.shape[1])
+        self.roots = np.linalg.cholesky(floors) if len(floors) else None
         self.by_pivots = None if self.roots is not None else self.from_pivots()
 
     def from_pivots(self) -> tuple[np.ndarray, np.ndarray]:
@@ -80,16 +78,16 @@ class Search:
         """
         n, m = len(self.X), len(self.Y)
         count = int(min(0.5 * np.sqrt(m), n * m / (8 * (n + m))))
-        good = self.Y[self.usable_too]
-        pivots = far_apart(good, count) if count else good[:0]
+        if not count:
+            return np.empty((2, 0, n)), np.empty((2, 0, m))
+        pivots = far_apart(self.Y[self.usable_too], count)
 
         def to(points: np.ndarray, usable: np.ndarray) -> np.ndarray:
             found = np.full((2, len(pivots), len(points)), np.nan)
-            if len(pivots):
-                a = np.repeat(pivots, usable.sum(), axis=0)
-                mean, std, good = self.lengths(a, np.tile(points[usable], (len(pivots), 1)))
-                mean[good == 0.0] = np.nan
-                found[:, :, usable] = np.reshape([mean, std], (2, len(pivots), -1))
+            a = np.repeat(pivots, usable.sum(), axis=0)
+            mean, std, good = self.lengths(a, np.tile(points[usable], (len(pivots), 1)))
+            mean[good == 0.0] = np.nan
+            found[:, :, usable] = np.reshape([mean, std], (2, len(pivots), -1))
             return found
 
         to_y = to(self.Y, self.usable_too)
@@ -147,13 +145,11 @@ class Search:
         """Distances (3, r, k) of the nearest of some of X, and who they are."""
         lowest = self.bounds(rows)
         order, found = np.argsort(lowest, axis=1), np.full((3, *lowest.shape), np.nan)
-        reach, done = np.full(len(rows), np.inf), np.zeros(len(rows), dtype=np.int64)
+        reach, done = np.full(len(rows), np.inf), 0
         while True:
-            steps = np.minimum(done[:, None] + np.arange(k), lowest.shape[1] - 1)
-            who = np.take_along_axis(order, steps, axis=1)
+            who = order[:, done : done + k]
             bound = np.take_along_axis(lowest, who, axis=1)
-            fresh = done[:, None] + np.arange(k) < lowest.shape[1]
-            row, step = np.nonzero(fresh & (bound <= reach[:, None]) & (bound < np.inf))
+            row, step = np.nonzero((bound <= reach[:, None]) & (bound < np.inf))
             if not len(row):
                 break
             found[:, row, who[row, step]] = self.distances(rows[row], who[row, step])

@@ -21,7 +21,6 @@ from probgeo.ode.kernels import Pinned
 from probgeo.paper.classical import NumpyMetric, reference_geodesic
 from probgeo.paper.experiment import TIMES, Claim, Outcome, Progress, Settings, movie, paper_solver
 
-LENGTHSCALE = 0.4
 ANGLES = np.deg2rad([155, 25])
 ENDS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
 
@@ -32,9 +31,10 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     # evaluations of the paper's solver, nodes of the default one
     whole = (4, 16, 40), (4, 8, 16)
     numbers, nodes = settings.choose(whole, whole, ((16,), (16,)))
+    lengthscale = 0.4
     solved: dict[str, list] = {"paper": [], "default": []}
     for N, n in progress.over(list(zip(numbers, nodes, strict=True)), "evaluations"):
-        dense = paper_solver(X, LENGTHSCALE, N)
+        dense = paper_solver(X, lengthscale, N)
         solved["paper"].append(Manifold(metric, dense).geodesic(*ENDS))
         solved["default"].append(Manifold(metric, solvers.Markov(n_points=n)).geodesic(*ENDS))
     own = Manifold(metric).geodesic(*ENDS)
@@ -44,7 +44,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         for name, curves in solved.items()
     }
     stds = {name: [float(np.max(c.std(TIMES))) for c in curves] for name, curves in solved.items()}
-    prior = _bridge(X, settings)
+    prior = _bridge(X, kernels.SquaredExponential(lengthscale), settings)
 
     columns = len(numbers) + 1
     figure, axes = plt.subplots(
@@ -116,12 +116,14 @@ def _draw_bridge(ax: Axes, draws: np.ndarray) -> None:
     ax.plot(*ENDS.T, color=plot.COLOURS["mean"], linewidth=1.5, zorder=3)
 
 
-def _bridge(X: np.ndarray, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+def _bridge(
+    X: np.ndarray, prior: kernels.SquaredExponential, settings: Settings
+) -> tuple[np.ndarray, np.ndarray]:
     """Two sets of samples (n, T, 2) of the prior given the ends, before any evaluation."""
     S = np.cov(X.T)
     apart = ENDS[1] - ENDS[0]
     V = (apart @ np.linalg.solve(S, apart)) * S
-    kernel = Pinned(kernels.SquaredExponential(LENGTHSCALE), ((0.0, 0), (1.0, 0)))
+    kernel = Pinned(prior, ((0.0, 0), (1.0, 0)))
     L = covariance_factor(kernel(TIMES[:, None], TIMES[None, :]))
     noise = settings.rng.normal(size=(2, settings.samples, len(TIMES), 2))
     line = ENDS[0] + TIMES[:, None] * apart

@@ -7,7 +7,7 @@ from tests.explorer.client import Client
 
 @pytest.fixture(scope="module")
 def explorer():
-    with Explorer(moons()) as running:
+    with Explorer(moons(), linger=1e9) as running:
         yield running
 
 

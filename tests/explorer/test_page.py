@@ -331,6 +331,14 @@ def test_decoded_pictures_follow_the_cursor(window, example):
         data = f"{canvas}.getContext('2d').getImageData(0, 0, {canvas}.width, {canvas}.height).data"
         assert page.run(f"new Set({data}).size") > 10
         assert page.run("document.querySelectorAll('#strip canvas').length") == 7
+        for size in ((1366, 768), (1280, 860)):
+            page.resize(*size)
+            boxes = "['plot', 'strip', 'legend'].map(id => $(id).getBoundingClientRect())"
+            edges = page.run(f"{boxes}.flatMap(box => [box.top, box.bottom])")
+            assert edges == sorted(edges)  # one below the other
+            assert edges[-1] <= size[1]
+            labels = "[...document.querySelectorAll('.slider label')]"
+            assert page.run(f"{labels}.every(label => label.offsetHeight < 30)")  # in one line
         length = found(page)["length"]
         page.run("document.querySelector('#view').value = 'principal'")
         page.run("document.querySelector('#view').dispatchEvent(new Event('change'))")

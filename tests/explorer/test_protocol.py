@@ -2,8 +2,11 @@
 
 import http.client
 import json
+import logging
 import socket
+import struct
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,8 +16,7 @@ from probgeo import Gaussian, Manifold, PrincipalGeodesics, data, metrics
 from probgeo.explorer import Explorer, explore
 from probgeo.explorer.examples import EXAMPLES, moons
 from probgeo.explorer.pictures import decoder
-from probgeo.explorer.protocol import KINDS, LONGEST, RefusedError, parsed
-from probgeo.explorer.server import MOST_TABS, TOO_MANY_ERRORS
+from probgeo.explorer.protocol import RefusedError, kinds, longest, parsed
 from probgeo.explorer.session import Session
 from tests.explorer.client import CERTAIN, ENDS, SETTING, SHOWN, Client
 
@@ -94,6 +96,13 @@ def test_a_smaller_tolerance_has_smaller_errors(client):
     assert errors[0] > errors[1] > errors[2] > 0
 
 
+def test_colours_that_are_missing_do_not_stop_the_others():
+    scene = replace(moons(), colours={"age": np.r_[np.nan, np.inf, -np.inf, np.arange(997.0)]})
+    message = {"kind": "points", "serial": 1, "setting": SETTING, "colour": "age"}
+    values = Session(scene).answer(parsed(json.dumps(message), scene))["values"]
+    assert values == [0.0, 0.0, 0.0, *range(997)]
+
+
 def test_points_have_places_and_colours(client, X):
     said = client.ask("points", **VALID["points"])
     assert np.allclose(said["points"], X, atol=1e-4)
@@ -145,6 +154,17 @@ def test_a_mean_can_be_stopped(client):
     assert client.ask("geodesic", **SHOWN, fine=False)["kind"] == "geodesic"
 
 
+def test_a_mean_that_still_waits_is_stopped_too(client):
+    """Behind the learning of a metric: whoever asked is told, and can ask again."""
+    client.say("learn", components=19)
+    client.say("mean", **VALID["mean"])
+    waiting = client.serial
+    client.say("stop")
+    said = [client.answer(), client.answer()]
+    assert {answer["kind"] for answer in said} in ({"stopped", "learn"}, {"mean", "learn"})
+    assert waiting in {answer["serial"] for answer in said}
+
+
 def test_geodesics_are_answered_while_a_mean_is_computed(client):
     client.say("mean", setting={**SETTING, "rho": 0.29}, rows=None)
     heard = []
@@ -182,7 +202,7 @@ def test_examples_decode_what_is_under_the_cursor(name):
     session = Session(scene, decoder(scene))
     setting = {**SETTING, "components": scene.components, "view": "principal"}
     message = {"kind": "look", "serial": 1, "setting": setting, "at": [0.0, 0.0]}
-    picture = session.answer(parsed(json.dumps(message), scene), print)["picture"]
+    picture = session.answer(parsed(json.dumps(message), scene))["picture"]
     known = session.decoder
     numbers = 2 * 3756 * 3 if known["kind"] == "mesh" else known["width"] * known["height"]
     assert len(picture) == 4 * -(-numbers // 3)
@@ -201,10 +221,10 @@ def test_without_a_decoder_there_is_nothing_to_look_at(client):
 
 
 def test_all_kinds_are_tried_here():
-    assert set(VALID) == set(KINDS)
+    assert set(VALID) == set(kinds(moons()))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VALID)
 def test_every_field_is_needed_and_no_other(kind):
     scene = moons()
     whole = {"kind": kind, "serial": 1, **VALID[kind]}
@@ -242,7 +262,8 @@ WRONG = [
     ("mean", "rows", []),
     ("mean", "rows", [0, 1, 1000]),
     ("mean", "rows", [0, 1, -1]),
-    ("mean", "rows", [*range(1000), 0]),
+    ("mean", "rows", [1, 1, 2]),
+    ("mean", "rows", 7),
 ]
 
 
@@ -250,6 +271,7 @@ WRONG = [
 def test_wrong_values_are_refused_by_name(client, kind, name, value):
     said = client.ask(kind, **{**VALID[kind], "serial": client.serial + 1, name: value})
     assert said["kind"] == "error"
+    assert name == "serial" or said["about"] == kind  # so the page can ask again
     names = (name, *SETTING) if name == "setting" else (name,)
     assert any(said["text"].startswith(known) for known in names)
     assert len(said["text"]) < 300
@@ -279,15 +301,16 @@ def test_what_is_no_message_is_refused(client, text):
 
 
 def test_long_messages_are_refused_and_longer_ones_end_the_conversation(client):
-    client.socket.send("x" * (LONGEST + 1))
-    assert str(LONGEST) in client.hear()["text"]
-    client.socket.send("x" * (4 * LONGEST + 1))
+    most = longest(moons())
+    client.socket.send("x" * (most + 1))
+    assert str(most) in client.hear()["text"]
+    client.socket.send("x" * (4 * most + 1))
     with pytest.raises(ConnectionClosed):
         client.hear()
 
 
 def test_who_never_learns_is_not_listened_to(client):
-    for _ in range(TOO_MANY_ERRORS):
+    for _ in range(100):
         client.socket.send("{}")
         assert client.hear()["kind"] == "error"
     with pytest.raises(ConnectionClosed):
@@ -338,6 +361,26 @@ def test_a_slow_client_does_not_pile_up_answers(explorer):
         assert len(heard) < 400
 
 
+def test_who_vanishes_in_the_middle_leaves_nothing_behind():
+    """Without a word, while a mean is computed for it and an answer is on its way."""
+    heard = logging.Handler(logging.ERROR)
+    heard.emit = lambda record: complaints.append(record.getMessage())
+    complaints = []
+    with Explorer(moons(), linger=0.5) as page:
+        logging.getLogger("uvicorn.error").addHandler(heard)
+        client = Client(page)
+        client.say("mean", setting={**SETTING, "components": 20, "rho": 1.5}, rows=None)
+        client.say("geodesic", **SHOWN, fine=True)
+        reset = struct.pack("ii", 1, 0)  # closing sends no goodbye, not even that of TCP
+        client.socket.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        client.socket.socket.shutdown(socket.SHUT_RD)
+        client.socket.socket.close()
+        page.wait()
+    logging.getLogger("uvicorn.error").removeHandler(heard)
+    assert not page.running
+    assert complaints == []
+
+
 def test_strangers_are_turned_away(explorer):
     tries = [
         {"token": "wrong"},
@@ -354,7 +397,7 @@ def test_strangers_are_turned_away(explorer):
 
 
 def test_too_many_tabs_are_turned_away(explorer):
-    tabs = [Client(explorer) for _ in range(MOST_TABS)]
+    tabs = [Client(explorer) for _ in range(8)]
     try:
         with pytest.raises(InvalidStatus):
             Client(explorer)
@@ -452,6 +495,9 @@ def test_a_manifold_of_ones_own():
     assert not page.running
 
 
+MESH = {"X": np.eye(4), "components": 1, "decode": lambda z: np.ones((len(z), 4, 3))}
+
+
 def test_a_point_of_the_picture_stands_for_one_near_the_data():
     from probgeo.explorer.scene import View
 
@@ -474,6 +520,8 @@ def test_a_point_of_the_picture_stands_for_one_near_the_data():
         ({"X": np.eye(4), "faces": [[0, 1, 2]]}, "give decode too"),
         ({"X": np.random.default_rng(0).normal(size=(20, 2)), "components": 30}, "at most 6"),
         ({"X": np.eye(4), "components": 1, "decode": lambda z: z}, "decode must return images"),
+        ({**MESH, "faces": [[0, 1, 4]]}, "faces must be vertices from 0 to 3, got 0 to 4"),
+        ({**MESH, "faces": [[0.0, 1.0, 2.0]]}, r"faces must be whole numbers \(F, 3\)"),
         ({"X": np.eye(4), "components": 1, "port": -1}, "port"),
     ],
 )

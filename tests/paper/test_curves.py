@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from probgeo import paper
+from probgeo import kernels, paper
 from probgeo.paper import classical, errata, figure1
 from probgeo.paper.experiment import Outcome, Settings
 from tests.paper.tiny import outcome
@@ -25,7 +25,7 @@ def test_figure_1(tmp_path):
 def test_before_any_evaluation_there_is_a_bridge_between_the_ends():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 2))
-    first, second = figure1._bridge(X, Settings())
+    first, second = figure1._bridge(X, kernels.SquaredExponential(0.4), Settings())
     for draws in (first, second):
         np.testing.assert_allclose(draws[:, [0, -1]], np.tile(figure1.ENDS, (20, 1, 1)), atol=1e-5)
     assert np.std(first[:, 50]) > 0.1

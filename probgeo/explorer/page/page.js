@@ -1,7 +1,7 @@
 // Answers, and what hands do on the picture.
 
 let lasso = [], held = null, still = 0, looked = 0;
-const LOOKS = 150;                 // milliseconds between pictures during a drag: curves come first
+const LOOKS = 400;                 // milliseconds between pictures during a drag: curves come first
 const PAUSE = 180;                 // milliseconds without a movement after which a fine answer is due
 
 const heardOf = {
@@ -147,7 +147,7 @@ function inside([x, y], loop) {
 // As far as half the way from A to B.
 function shoot(at) {
   remember();
-  state.fan = { at, reach: Math.max(1e-6, 0.5 * (found.geodesic?.length ?? 1)) };
+  state.fan = { at, reach: Math.min(1e9, Math.max(1e-6, 0.5 * (found.geodesic?.length ?? 1))) };
   askFan();
 }
 
