@@ -13,7 +13,7 @@ import numpy as np
 
 from probgeo.geometry import loops
 from probgeo.metrics import EnergyTerms, Metric
-from probgeo.ragged import joined, offsets_of, rows_of
+from probgeo.ragged import joined, rows_of, take
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,8 @@ class Chains:
         return 8.0 * 2.5 * 2.0 * (J * D) ** 2 * rows / max(1, len(self))
 
     def take(self, members: np.ndarray) -> "Chains":
-        rows = rows_of(self.offsets, members)
-        offsets = offsets_of(np.diff(self.offsets)[members])
-        return Chains(self.nodes[rows], self.t[rows], offsets)
+        offsets, nodes, t = take(self.offsets, members, self.nodes, self.t)
+        return Chains(nodes, t, offsets)
 
     @classmethod
     def joined(cls, parts: Sequence["Chains"]) -> "Chains":
@@ -249,14 +248,15 @@ def minimise(
             leave |= race.lost(round_, active, trial, energy, decrement, leave)
         if leave.any():
             left = active[leave]
-            rows = np.repeat(leave, np.diff(at.offsets))
-            nodes[rows_of(chains.offsets, left)] = trial[rows]
+            _, final = take(at.offsets, np.flatnonzero(leave), trial)
+            nodes[rows_of(chains.offsets, left)] = final
             energies[left] = np.where(done, energy - 0.5 * decrement, energy)[leave]
             settled[left] = done[leave]
-            if leave.all():
+            if len(left) == len(at):
                 break
-            stay = ~leave
-            at, trial, step = at.take(np.flatnonzero(stay)), trial[~rows], step[~rows]
+            stay = np.flatnonzero(~leave)
+            offsets, kept, t, trial, step = take(at.offsets, stay, at.nodes, at.t, trial, step)
+            at = Chains(kept, t, offsets)
             active, energy, decrement = active[stay], energy[stay], decrement[stay]
             size, damping = size[stay], damping[stay]
     return Minimised(Chains(nodes, chains.t, chains.offsets), energies, settled, steps)

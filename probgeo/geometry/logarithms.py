@@ -145,7 +145,7 @@ def _followed(
     step = bases - guess.bases
     # the length of this one is known; others have become shorter by the step at most
     shorter = guess.length - geodesics.mean_length
-    lead = guess.lead + shorter - np.sqrt(manifold.metric.inner(bases, step, step))
+    lead = guess.lead + shorter - np.sqrt(2.0 * manifold.metric.energies(bases, step))
     doubtful = np.flatnonzero((lead <= 0.0) & np.isfinite(geodesics.mean_length))
     if doubt and len(doubtful) and isinstance(geodesics.posterior, PiecewisePosterior):
         others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
@@ -224,7 +224,7 @@ def slopes_of(
         slopes[members[good]] = -np.linalg.solve(terms.vv[good], change)
 
     most = members_at_a_time(chains.hessian_bytes)
-    in_chunks(work, len(chains), most=most, progress=False)
+    in_chunks(work, len(chains), most=most, least=256, progress=False)
     return slopes
 
 

@@ -179,15 +179,17 @@ def longer_than_lines(
 ) -> np.ndarray:
     """Whether curves are longer than straight lines by more than the share `slack`.
 
-    Lengths of lines are by Gauss' rule with 16 points; where that is close with 32, and where these
-    differ, as on metrics that are not smooth, with 512.
+    Lengths of lines are by Gauss' rule with 16 points; where that is close with 32, and with 512
+    where these differ, as on metrics that are not smooth, by a tenth of what decides it.
     """
     line = line_lengths(metric, a, b, 1)
     unsure = np.flatnonzero(length > 0.98 * line)
     for panels in (2, 32):
         if len(unsure):
             finer = line_lengths(metric, a[unsure], b[unsure], panels)
-            changed = ~(np.abs(finer - line[unsure]) <= 0.1 * slack * finer)
+            decides = np.abs(length[unsure] - (1.0 + slack) * finer)
+            limit = 0.1 * np.maximum(slack * finer, decides)
+            changed = ~(np.abs(finer - line[unsure]) <= limit)
             line[unsure] = finer
             unsure = unsure[changed]
     return length > (1.0 + slack) * line
