@@ -6,10 +6,15 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SITE   := build/docs
 
-.PHONY: demo test test-uncompiled coverage lint bench docs clean
+.PHONY: demo explore test test-uncompiled coverage lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/probgeo reproduce --quick --out figures
+
+# DATA=file.csv, or one of the examples: moons, digits, ones, bodies
+EXAMPLE ?= moons
+explore: $(READY)
+	$(BIN)/probgeo explore $(if $(DATA),$(DATA),--example $(EXAMPLE))
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -20,6 +20,8 @@ assert off < 1e-5, off
 assert len(data.mnist_ones().images) > 900
 assert len(data.bodies().scores) > 1000
 
+assert (place.parent / "explorer/page/page.html").is_file()
+
 command = Path(sys.executable).with_name("probgeo")
 said = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
 assert said.strip() == f"probgeo {probgeo.__version__}", said

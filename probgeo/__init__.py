@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probgeo import cluster, data, functions, metrics, plot, solvers, stats
+    from probgeo.explorer import explore
     from probgeo.gaussian import Gaussian, ScalarGaussian
     from probgeo.geometry import Geodesic, Manifold
     from probgeo.ode import kernels
@@ -34,6 +35,7 @@ __version__ = "0.2.0"
 
 # the module that each name lives in; a room is its own name
 _HOMES = {
+    "probgeo.explorer": ("explore",),
     "probgeo.gaussian": ("Gaussian", "ScalarGaussian"),
     "probgeo.geometry": ("Geodesic", "Manifold"),
     "probgeo.ode": ("kernels",),
@@ -79,6 +81,7 @@ __all__ = [
     "condition",
     "continuation",
     "data",
+    "explore",
     "functions",
     "kernels",
     "load",

@@ -1,4 +1,4 @@
-"""The command line: `probgeo reproduce`, `fit`, `geodesic` and `distances`."""
+"""The command line: `probgeo reproduce`, `fit`, `geodesic`, `distances` and `explore`."""
 
 import argparse
 import os
@@ -30,10 +30,12 @@ def main(argv: list[str] | None = None) -> int:
     arguments.began = began
     try:
         return COMMANDS[arguments.command](arguments)
-    except (InputError, OSError) as error:
+    except (InputError, OSError, ImportError) as error:
         _complain(arguments, f"error: {error}")
         return 2
     except KeyboardInterrupt:
+        if arguments.command == "explore":
+            return 0  # the way to end it
         keeping = arguments.command in ("reproduce", "distances")
         kept = "what is finished is kept" if keeping else "nothing written"
         _complain(arguments, f"stopped, {kept}")
@@ -151,6 +153,21 @@ def _distances(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _explore(arguments: argparse.Namespace) -> int:
+    import webbrowser
+
+    from probgeo.commands.exploring import scene_of
+    from probgeo.explorer import Explorer
+
+    page = Explorer(scene_of(arguments, _progress(arguments)), arguments.port)
+    print(f"exploring at {page.address}", flush=True)
+    print("it ends some seconds after the tab is closed, or with Ctrl-C", flush=True)
+    if arguments.browser:
+        webbrowser.open(page.address)
+    page.wait()
+    return 0
+
+
 def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
     """The metric of these data, or that of a file."""
     from probgeo.commands.learned import Space
@@ -191,7 +208,7 @@ def _progress(arguments: argparse.Namespace) -> Callable[[str], None]:
     """How to tell what is going on, if that is wanted."""
 
     def tell(line: str) -> None:
-        if not arguments.quiet:
+        if not getattr(arguments, "quiet", False):
             print(line, file=sys.stderr, flush=True)
 
     return tell
@@ -209,4 +226,10 @@ def _complain(arguments: argparse.Namespace, message: str) -> None:
     print(f"probgeo {arguments.command}: {message}", file=sys.stderr)
 
 
-COMMANDS = {"reproduce": _reproduce, "fit": _fit, "geodesic": _geodesic, "distances": _distances}
+COMMANDS = {
+    "reproduce": _reproduce,
+    "fit": _fit,
+    "geodesic": _geodesic,
+    "distances": _distances,
+    "explore": _explore,
+}

@@ -32,41 +32,42 @@ def parser() -> argparse.ArgumentParser:
         help="processes at a time; default: two if quick, else one, since run times are measured",
     )
 
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "data",
-        metavar="DATA",
-        help=".csv (with a header or without) or .npy, one point a row; columns of comparable size",
-    )
-    shared.add_argument(
+    learned = argparse.ArgumentParser(add_help=False)
+    learned.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
         help="whether the first line of a .csv names the columns, default: found out, and told",
     )
-    shared.add_argument(
+    learned.add_argument(
         "--sample",
         type=_sample,
         default=2000,  # 14 ms each on a Swiss roll (28 Gaussians), on one core
         metavar="N",
         help="use N points, drawn with --seed, if there are more, or `all`; default: %(default)s",
     )
-    shared.add_argument(
+    learned.add_argument(
         "--components",
         type=_whole(1),
         metavar="K",
         help="Gaussians from which the metric is learned, default: as many as BIC prefers",
     )
-    shared.add_argument(
+    learned.add_argument(
         "--rho", type=_not_negative, help="sharpness of the metric, default: 0.3; paper: 1"
     )
-    shared.add_argument(
+    learned.add_argument(
         "--dimensions",
         type=_whole(1),
         metavar="D",
         help="project on the first D principal components first",
     )
+    learned.add_argument("--seed", type=_seed, default=0, metavar="S")
+    shared = argparse.ArgumentParser(add_help=False, parents=[learned])
+    shared.add_argument(
+        "data",
+        metavar="DATA",
+        help=".csv (with a header or without) or .npy, one point a row; columns of comparable size",
+    )
     shared.add_argument("--out", default="results", metavar="DIR", help="default: results")
-    shared.add_argument("--seed", type=_seed, default=0, metavar="S")
     shared.add_argument("--quiet", action="store_true", help="no progress, only results")
 
     fit = commands.add_parser("fit", parents=[shared], help="mean and principal geodesics of data")
@@ -91,6 +92,20 @@ def parser() -> argparse.ArgumentParser:
     pairs.add_argument("--jobs", type=_whole(1), metavar="N", help="threads, default: all cores")
     pairs.add_argument("--header", action=argparse.BooleanOptionalAction, help="as for `fit`")
     pairs.add_argument("--quiet", action="store_true", help="no progress, only results")
+
+    page = commands.add_parser(
+        "explore", parents=[learned], help="a page on which ends of geodesics can be dragged"
+    )
+    what = page.add_mutually_exclusive_group(required=True)
+    what.add_argument("data", nargs="?", metavar="DATA", help=".csv or .npy, one point a row")
+    what.add_argument("--example", choices=("moons", "digits", "ones", "bodies"))
+    page.add_argument(
+        "--colour", metavar="COLUMN", help="colour by this column, which the metric does not see"
+    )
+    page.add_argument("--port", type=_whole(0, 65535), default=0, help="default: any that is free")
+    page.add_argument(
+        "--browser", action=argparse.BooleanOptionalAction, default=True, help="open one, default"
+    )
     return command_line
 
 

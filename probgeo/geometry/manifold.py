@@ -23,6 +23,7 @@ from probgeo.geometry.curvature import certain_rows, ricci, sectional
 from probgeo.geometry.ensembles import ModelSource, with_spread
 from probgeo.geometry.geodesic import Geodesic, Method, check_method
 from probgeo.geometry.guess import chains_of, guessed
+from probgeo.geometry.minima import local_minima
 from probgeo.geometry.nearest import Neighbors, nearest
 from probgeo.geometry.packing import Ends, packed
 from probgeo.geometry.refine import Accuracy
@@ -150,6 +151,33 @@ class Manifold:
             geodesic = self._between(ends, usable, shape[:-1], chains, patience, progress)
         warn(geodesic, "geodesics")
         return geodesic
+
+    def minima(self, a: Any, b: Any) -> Geodesic:
+        """All locally shortest curves from a to b (D,) that the search meets, shortest first.
+
+        The first is what `geodesic` finds, the others are its rivals: a batch (n,). How many are
+        met depends on `thoroughness`. None that is longer than the straight line is among them.
+
+        Examples
+        --------
+        >>> from probgeo import metrics
+        >>> centers = [[0, 0], [-1, 0], [1, 0], [0, 1], [0, -1]]
+        >>> tensors = [[20, 20], [1, 1], [1, 1], [1, 1], [1, 1]]
+        >>> hill = metrics.LocalMetrics(centers, tensors, rho=4.0)
+        >>> around = Manifold(hill).minima([-1.0, 0.0], [1.0, 0.0])  # on either side
+        >>> np.sort(around.mean(0.5)[:, 1]).round(2).tolist(), around.length.mean.round(3).tolist()
+        ([-0.37, 0.37], [2.168, 2.168])
+        """
+        ends = as_gaussian("a", a), as_gaussian("b", b)
+        if any(end.mean.ndim != 1 for end in ends):
+            shapes = " and ".join(str(end.mean.shape) for end in ends)
+            raise ValueError(f"a and b must be single points (D,), got {shapes}")
+        best = self.geodesic(*(Gaussian.unchecked(end.mean[None], end.cov[None]) for end in ends))
+        if best.n_minima[0] < 2:
+            return best
+        accuracy = self.accuracy.within(self.metric.precision(best.dimension))
+        effort = EFFORTS[self.thoroughness]
+        return local_minima(self.metric, self.known_landmarks, *ends, effort, accuracy)
 
     def distance(
         self,

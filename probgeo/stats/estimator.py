@@ -21,6 +21,9 @@ from probgeo.ragged import jobs
 if TYPE_CHECKING:
     import pandas
 
+# no bar, a bar, or a function that is told how many iterations are done, of how many expected
+Verbose = int | Callable[[int, int | None], None]
+
 DEVIATIONS = 2.0  # standard deviations within which the numerics cannot tell numbers apart
 
 
@@ -33,7 +36,7 @@ class ManifoldEstimator(BaseEstimator):
 
     manifold: Any
     manifold_: Manifold
-    verbose: int
+    verbose: Verbose
     n_jobs: int | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -135,10 +138,12 @@ def merged(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 class IterationsBar:
     """A bar that counts iterations, if that is wanted, of as many as are expected by then."""
 
-    def __init__(self, name: str, verbose: int) -> None:
+    def __init__(self, name: str, verbose: Verbose) -> None:
         from tqdm.auto import tqdm
 
-        self.bar = tqdm(desc=name, unit=" iterations", disable=not verbose, leave=False)
+        self.told, self.done = verbose if callable(verbose) else None, 0
+        silent = not verbose or callable(verbose)
+        self.bar = tqdm(desc=name, unit=" iterations", disable=silent, leave=False)
 
     def __enter__(self) -> "IterationsBar":
         return self
@@ -148,6 +153,9 @@ class IterationsBar:
 
     def update(self, expected: int | None = None, **shown: Any) -> None:
         """One more; `expected` is how many it will be, and `shown` stands beside the bar."""
+        self.done += 1
+        if self.told is not None:
+            self.told(self.done, expected)
         self.bar.total = expected
         self.bar.set_postfix(shown, refresh=False)
         self.bar.update()

@@ -9,7 +9,13 @@ from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs
 from probgeo.stats.descent import Centre, CentreRule, Descent, Iterate
-from probgeo.stats.estimator import IterationsBar, ManifoldEstimator, as_random_state, merged
+from probgeo.stats.estimator import (
+    IterationsBar,
+    ManifoldEstimator,
+    Verbose,
+    as_random_state,
+    merged,
+)
 
 
 class CentreEstimator(ManifoldEstimator):
@@ -29,7 +35,7 @@ class CentreEstimator(ManifoldEstimator):
         init: Any = None,
         n_init: int = 1,
         random_state: Any = 0,
-        verbose: int = 0,
+        verbose: Verbose = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold
@@ -199,8 +205,9 @@ class FrechetMean(CentreEstimator):
         How many starts, all but the first at random points of the data. The best is kept: on a
         manifold there may be several local (Karcher) means.
     random_state : int
-    verbose : int
-        A progress bar, if not zero.
+    verbose : int or function
+        A progress bar, if not zero. A function is called after every iteration with the numbers of
+        those done and expected; an exception in it ends the fit.
     n_jobs : int, optional
         See `Manifold.geodesic`.
 

@@ -11,7 +11,7 @@ from probgeo.gaussian import Gaussian
 from probgeo.metrics import Metric
 from probgeo.ode.curve import Curve
 from probgeo.stats.eigen import Moments, eigenvectors, sampled_eigenvectors
-from probgeo.stats.estimator import DEVIATIONS
+from probgeo.stats.estimator import DEVIATIONS, Verbose
 from probgeo.stats.mean import FrechetMean
 from probgeo.stats.tangent import AtTheMean
 
@@ -34,7 +34,8 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
     fraction : float
         See `FrechetMean`.
     n_draws, random_state : int
-    verbose : int
+    verbose : int or function
+        See `FrechetMean`.
     n_jobs : int, optional
         See `Manifold.geodesic`.
 
@@ -71,7 +72,7 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         fraction: float = 0.1,
         n_draws: int = 100,
         random_state: int = 0,
-        verbose: int = 0,
+        verbose: Verbose = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.manifold = manifold

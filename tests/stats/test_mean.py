@@ -238,3 +238,16 @@ def test_steps_that_do_not_get_shorter_are_not_the_last():
     last, before = found.history_[-1], found.history_[-2]
     assert last.step < before.step or last.step < last.numerical
     assert np.all(np.abs(found.mean_.mean - tight.mean_.mean) < 0.2 * tight.standard_error_)
+
+
+def test_a_function_is_told_of_progress_and_can_end_it():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    told = []
+    mean = FrechetMean(verbose=lambda done, expected: told.append(done)).fit(X)
+    assert told == list(range(1, mean.n_iter_ + 1))
+
+    def enough(done, expected):
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        FrechetMean(verbose=enough).fit(X)

@@ -1,0 +1,270 @@
+"""What one tab is told: each message answered from what it says itself.
+
+The page owns the state, ends and sliders and all, and sends it with every question. So tabs cannot
+confuse each other, and undo is the page's business alone.
+"""
+
+import json
+import math
+import warnings
+from collections.abc import Callable
+from threading import Event
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probgeo.explorer import pictures
+from probgeo.explorer.protocol import RefusedError
+from probgeo.explorer.scene import Scene, View
+from probgeo.explorer.snippet import snippet
+from probgeo.gaussian import Gaussian
+from probgeo.geometry import Geodesic, Manifold
+from probgeo.geometry.shortest import line_lengths
+from probgeo.ode.curve import ConvergenceWarning
+
+
+class Effort(NamedTuple):
+    """How hard to search, and how much to draw."""
+
+    thoroughness: str
+    samples: int
+    times: int
+
+
+# How much is drawn: coarse answers must be many, fine ones good to look at. A coarse answer of two
+# moons is 10 kB and takes 6 ms of one core, 10 if each is searched for.
+COARSE, FINE = Effort("normal", 16, 28), Effort("thorough", 40, 120)
+FOLLOWED = 4  # of so many coarse answers one is searched for: a drag leads to other minima
+STRIP = 7  # decoded pictures along a geodesic
+DIRECTIONS = 24  # of a fan
+DEFAULT_TOLERANCE = 0.1  # sloppy enough for the error to be seen
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: the user has asked for it
+    """The mean is no longer wanted."""
+
+
+class Session:
+    """Answers for one tab."""
+
+    def __init__(self, scene: Scene, decoder: dict[str, Any] | None = None) -> None:
+        self.scene, self.decoder = scene, decoder
+        self.last: Geodesic | None = None
+        self.followed = 0  # answers since the last search
+        self.wanted = Event()  # whether what takes long is still wanted
+        # each answer says itself whether it converged
+        warnings.filterwarnings("ignore", category=ConvergenceWarning, module="probgeo.explorer")
+
+    def welcome(self) -> dict[str, Any]:
+        scene = self.scene
+        return {
+            "kind": "welcome",
+            "title": scene.title,
+            "count": len(scene.X),
+            "dimension": scene.X.shape[1],
+            "columns": scene.columns,
+            "colours": [*scene.colours, *scene.columns],
+            "components": scene.components,
+            "most_components": scene.most_components,
+            "rho": scene.rho if scene.has_rho else None,
+            "tolerance": DEFAULT_TOLERANCE,
+            "view": scene.view,
+            "decoder": self.decoder,
+        }
+
+    def answer(self, message: dict[str, Any], tell: Callable[[dict], None]) -> dict[str, Any]:
+        """The answer to a message that was checked; `tell` sends what is known on the way."""
+        kind = message["kind"]
+        answer = getattr(self, f"_{kind}")(message, tell)
+        return {"kind": kind, "serial": message["serial"], **answer}
+
+    def _geodesic(self, message: dict[str, Any], tell: Any) -> dict[str, Any]:
+        effort = FINE if message["fine"] else COARSE
+        view = self._view(message)
+        manifold = self._manifold(message, effort.thoroughness)
+        a, b = uncertain_ends(view, message["ends"], message["spreads"])
+        t = np.linspace(0.0, 1.0, effort.times)
+        best, others = self._shortest(manifold, a, b, message["fine"]), []
+        if message["fine"]:
+            curves = manifold.minima(a, b)
+            others = [curves[k] for k in range(1, len(curves.mean_length))]
+        line = line_lengths(manifold.metric, a.mean[None], b.mean[None], 2)[0]
+        answer = {
+            "fine": message["fine"],
+            "mean": _path(view, best.mean(t)),
+            "samples": _path(view, best.sample(0, effort.samples, t)),
+            "nodes": _path(view, best.mean(best.nodes)),
+            "line": _finite(line),
+            "converged": bool(best.converged),
+            "message": best.message,
+            "others": [_rival(view, best, other, t) for other in others],
+            **_length(best),
+        }
+        if message["fine"] and self.decoder:
+            x = best.mean(np.linspace(0.0, 1.0, STRIP))
+            answer["strip"] = pictures.decoded(self.scene, x, self.decoder)
+        return answer
+
+    def _shortest(self, manifold: Manifold, a: Gaussian, b: Gaussian, fine: bool) -> Geodesic:
+        """Found by a search, or, while an end is dragged, mostly from the curve before."""
+        self.followed += 1
+        usable = self.last is not None and self.last.metric is manifold.metric
+        if fine or not usable or self.followed >= FOLLOWED:
+            self.followed, guess = 0, None
+        else:
+            guess = self.last
+        best = manifold.geodesic(a, b, guess=guess)
+        self.last = best if best.converged else None
+        return best
+
+    def _points(self, message: dict[str, Any], tell: Any) -> dict[str, Any]:
+        view = self._view(message)
+        order = np.argsort(view.seen[:, 0])
+        ranks = (np.array([0.05, 0.95]) * (len(order) - 1)).astype(int)
+        return {
+            "points": _path(view, self.scene.X),
+            "values": _rounded(self.scene.values(message["colour"])),
+            "colour": message["colour"],
+            "view": message["setting"]["view"],
+            "ends": _rounded(view.seen[order[ranks]]),
+        }
+
+    def _metric(self, message: dict[str, Any], tell: Any) -> dict[str, Any]:
+        setting = message["setting"]
+        metric = self.scene.metric(setting["components"], setting["rho"])
+        return pictures.of_metric(metric, self._view(message), message["box"])
+
+    def _fan(self, message: dict[str, Any], tell: Any) -> dict[str, Any]:
+        """Exponential maps of equally long vectors in all directions of the plane."""
+        view, manifold = self._view(message), self._manifold(message)
+        start = view.lift([message["at"]])[0]
+        angle = 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
+        v = np.stack([np.cos(angle), np.sin(angle)], axis=1) @ view.basis
+        v *= message["reach"] / manifold.norm(start, v)[:, None]
+        curves = manifold.shoot(start, v)
+        x = curves.mean(np.linspace(0.0, 1.0, FINE.times))
+        tips = zip(x[:, -1], curves.cov(1.0, 1.0), strict=True)
+        return {
+            "at": message["at"],
+            "reach": message["reach"],
+            "paths": _path(view, x[curves.converged]),
+            "tips": [
+                _ellipse(view, Gaussian.unchecked(*tip))
+                for tip in tips
+                if np.isfinite(tip[0]).all()
+            ],
+            "converged": int(np.sum(curves.converged)),
+        }
+
+    def _look(self, message: dict[str, Any], tell: Any) -> dict[str, Any]:
+        if self.decoder is None:
+            raise RefusedError("these data have nothing to decode")
+        x = self._view(message).lift([message["at"]])
+        return {"picture": pictures.decoded(self.scene, x, self.decoder)[0]}
+
+    def _learn(self, message: dict[str, Any], tell: Any) -> dict[str, Any]:
+        self.scene.metric(message["components"], self.scene.rho)
+        return {"components": message["components"]}
+
+    def _mean(self, message: dict[str, Any], tell: Callable[[dict], None]) -> dict[str, Any]:
+        from probgeo.stats import PrincipalGeodesics
+
+        def progress(done: int, expected: int | None) -> None:
+            if not self.wanted.is_set():
+                raise Stopped
+            serial = message["serial"]
+            tell({"kind": "progress", "serial": serial, "done": done, "of": expected})
+
+        view, rows = self._view(message), message["rows"]
+        X = self.scene.X if rows is None else self.scene.X[rows]
+        pga = PrincipalGeodesics(self._manifold(message), verbose=progress).fit(X)
+        t = np.linspace(0.0, 1.0, 60)
+        ways = []
+        for k in range(pga.n_components_):
+            reach = 2.0 * float(pga.explained_variance_[k]) ** 0.5
+            halves = [pga.geodesic(k, sign * reach) for sign in (-1.0, 1.0)]
+            ways.append(
+                {
+                    "path": _path(view, _whole(*(half.mean(t) for half in halves))),
+                    "samples": [x for half in halves for x in _path(view, half.sample(0, 8, t))],
+                    "share": _finite(pga.explained_variance_ratio_[k]),
+                }
+            )
+        mean = pga.mean_
+        return {
+            "mean": _rounded(view.project(mean.mean)),
+            "numerical": _ellipse(view, mean),
+            "statistical": _ellipse(view, Gaussian.unchecked(mean.mean, pga.statistical_cov_)),
+            "ways": ways,
+            "count": len(X),
+            "std": _rounded(mean.std),
+            "converged": bool(pga.converged_),
+            "message": str(pga.message_),
+            "pictures": (
+                pictures.decoded(self.scene, mean.mean[None], self.decoder) if self.decoder else []
+            ),
+        }
+
+    def _snippet(self, message: dict[str, Any], tell: Any) -> dict[str, Any]:
+        ends = uncertain_ends(self._view(message), message["ends"], message["spreads"])
+        return {"code": snippet(self.scene, message["setting"], ends, message["rows"])}
+
+    def _view(self, message: dict[str, Any]) -> View:
+        return self.scene.seen_from(message["setting"]["view"])
+
+    def _manifold(self, message: dict[str, Any], thoroughness: str = "normal") -> Manifold:
+        setting = message["setting"]
+        components, rho, tolerance = (setting[name] for name in ("components", "rho", "tolerance"))
+        return self.scene.manifold(components, rho, tolerance, thoroughness)
+
+
+def uncertain_ends(
+    view: View, ends: list[list[float]], spreads: list[list[float]]
+) -> list[Gaussian]:
+    """Gaussians over points (D,), as uncertain as ellipses in the plane say."""
+    found = []
+    for x, (along, across, angle) in zip(view.lift(ends), spreads, strict=True):
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        root = view.basis.T @ turn * [along, across]
+        found.append(Gaussian.unchecked(x, root @ root.T))
+    return found
+
+
+def as_text(answer: dict[str, Any]) -> str:
+    """JSON; NaN and infinity have become null before."""
+    return json.dumps(answer, allow_nan=False, separators=(",", ":"))
+
+
+def _rival(view: View, best: Geodesic, other: Geodesic, t: np.ndarray) -> dict[str, Any]:
+    gap = other.mean_length / best.mean_length - 1.0
+    return {"path": _path(view, other.mean(t)), "gap": _finite(gap)}
+
+
+def _length(best: Geodesic) -> dict[str, Any]:
+    parts = {name: best.measure(source=name).std for name in ("total", "numerical", "boundary")}
+    return {"length": _finite(best.mean_length)} | {k: _finite(v) for k, v in parts.items()}
+
+
+def _path(view: View, x: np.ndarray) -> list[Any]:
+    """Points (..., T, D) in the plane; none if the curve could not be found."""
+    return _rounded(view.project(x)) if np.isfinite(x).all() else []
+
+
+def _ellipse(view: View, gaussian: Gaussian) -> list[float]:
+    cov = view.basis @ gaussian.cov @ view.basis.T
+    return pictures.ellipse(view.project(gaussian.mean), np.nan_to_num(cov))
+
+
+def _whole(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """One path of two that begin at one point."""
+    return np.concatenate([before[::-1], after[1:]])
+
+
+def _rounded(x: np.ndarray, digits: int = 5) -> list[Any]:
+    """As many digits as can be seen."""
+    size = float(np.max(np.abs(x), initial=1e-300))
+    return np.round(np.nan_to_num(x), digits - math.floor(math.log10(size))).tolist()
+
+
+def _finite(x: Any) -> float | None:
+    return float(x) if np.isfinite(x) else None
