@@ -129,6 +129,18 @@ def in_chunks(
     workers, processes = who_works()
     workers = min(workers, len(parts))
     with blas_on_one_thread, progress_bar(count, progress, unit) as bar:
+        results = []
+        if workers == 1:
+            with undivided():
+                for part in parts:
+                    results.append(work(part))
+                    bar.update(len(part))
+            return results
+        if processes and travels:
+            for part, result in zip(parts, _elsewhere(work, parts), strict=True):
+                results.append(result)
+                bar.update(len(part))
+            return results
 
         def one(members: np.ndarray) -> Result:
             with undivided():
@@ -136,14 +148,6 @@ def in_chunks(
             bar.update(len(members))
             return result
 
-        if workers == 1:
-            return [one(part) for part in parts]
-        if processes and travels:
-            results = []
-            for part, result in zip(parts, _elsewhere(work, parts), strict=True):
-                results.append(result)
-                bar.update(len(part))
-            return results
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(one, parts))
 

@@ -20,7 +20,7 @@ from probgeo.geometry.manifold import Manifold
 from probgeo.metrics import Metric
 from probgeo.ode.curve import ConvergenceWarning
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ragged import in_chunks, joined, members_at_a_time
+from probgeo.ragged import in_chunks, members_at_a_time
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,8 @@ def replaced(curves: Geodesic, members: np.ndarray, others: Geodesic) -> Geodesi
     first, second = curves.posterior, others.posterior
     assert isinstance(first, PiecewisePosterior)
     assert isinstance(second, PiecewisePosterior)
-    offsets, t, envelope = joined([(p.offsets, p.t, p.envelope) for p in (first, second)])
-    pieces = np.concatenate([first.pieces, second.pieces])
-    posterior = PiecewisePosterior(t, offsets, pieces, None, envelope, 2, True)
-    return replace(curves, posterior=posterior.take(order), **values)
+    posterior = PiecewisePosterior.joined([first, second]).take(order)
+    return replace(curves, posterior=posterior, **values)
 
 
 def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:

@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probgeo.geometry.chains import Chains, Minimised, minimise
-from probgeo.geometry.elements import Estimate, estimate, extents, refined
+from probgeo.geometry.elements import Measured, estimate, extents, on_equal_steps, refined
 from probgeo.geometry.length import scaled
 from probgeo.geometry.momentum import start_velocities
 from probgeo.metrics import Metric
 from probgeo.ode.curve import NOT_FINITE, NOT_SMOOTH, OK, OUT_OF_SWEEPS, SINGULAR, TOO_COARSE
-from probgeo.ode.piecewise import evaluate, hermite_pieces
-from probgeo.ode.shape import find_rows
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class Contest:
         self,
         active: np.ndarray,
         stage: int,
-        made: Estimate,
+        made: Measured,
         least: np.ndarray,
         least_excess: np.ndarray,
         status: np.ndarray,
@@ -230,16 +228,10 @@ def result(
 def same_as(chains: Chains, other: np.ndarray, apart: float = 0.01, T: int = 16) -> np.ndarray:
     """Whether chains run along those with the numbers `other` (runs,), and are not these.
 
-    One and the same curve is nowhere further apart than that, relative to its extent, at T times.
+    One and the same curve is nowhere further apart than that, relative to its extent, at T steps.
     """
     runs = len(chains)
-    member, t = np.repeat(np.arange(runs), T), np.tile(np.linspace(0.0, 1.0, T + 2)[1:-1], runs)
-    row = find_rows(chains.t, chains.offsets, member, t)
-    h = chains.t[row + 1] - chains.t[row]
-    x = np.empty((runs * T, chains.nodes.shape[2]))
-    pieces = hermite_pieces(chains.t, chains.offsets, chains.nodes)
-    evaluate(pieces, row - member, (t - chains.t[row]) / h, h, 0, x)
-    curves = x.reshape(runs, T, -1)
+    curves = on_equal_steps(chains, T + 1).nodes[:, 0].reshape(runs, T + 1, -1)
     distance = np.abs(curves - curves[other]).max(axis=(1, 2))
     return (other != np.arange(runs)) & (distance <= apart * extents(chains))
 
@@ -256,7 +248,7 @@ def gathered(stages: list[Chains], contest: Contest, runs: np.ndarray) -> Chains
 
 
 def judged(
-    settled: np.ndarray, made: Estimate, least: np.ndarray, wanted: np.ndarray | float
+    settled: np.ndarray, made: Measured, least: np.ndarray, wanted: np.ndarray | float
 ) -> np.ndarray:
     """Statuses of curves with errors of at `least` that, which should be below those `wanted`."""
     wide = ~(2.0 * made.widest <= wanted)
@@ -266,7 +258,7 @@ def judged(
     return np.where(np.isfinite(made.energy), status, NOT_FINITE)
 
 
-def doubted(done: Minimised, made: Estimate) -> tuple[np.ndarray, np.ndarray]:
+def doubted(done: Minimised, made: Measured) -> tuple[np.ndarray, np.ndarray]:
     """Least errors of positions and of lengths (members,) of curves whose estimates do not fit.
 
     The estimate says that the energy falls by half the decrement, to that of a curve of constant
