@@ -21,6 +21,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from probgeo._checks import as_whole_number
+from probgeo._loops import loop
 
 Result = TypeVar("Result")
 
@@ -59,10 +60,20 @@ def rows_of(offsets: np.ndarray, members: np.ndarray) -> np.ndarray:
     >>> rows_of(np.array([0, 2, 5]), np.array([1, 0])).tolist()
     [2, 3, 4, 0, 1]
     """
-    members = np.asarray(members, dtype=np.int64)
-    counts = np.diff(offsets)[members]
-    begin = np.repeat(offsets[members] - offsets_of(counts)[:-1], counts)
-    return begin + np.arange(len(begin))
+    return _chosen(offsets, np.asarray(members, dtype=np.int64))[1]
+
+
+@loop
+def _chosen(offsets: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets (n + 1,) of some members (n,), one after the other, and the rows they had."""
+    own = np.zeros(len(members) + 1, dtype=np.int64)
+    for k in range(len(members)):
+        own[k + 1] = own[k] + offsets[members[k] + 1] - offsets[members[k]]
+    rows = np.empty(own[-1], dtype=np.int64)
+    for k in range(len(members)):
+        for n in range(own[k], own[k + 1]):
+            rows[n] = offsets[members[k]] + n - own[k]
+    return own, rows
 
 
 def elements_of(offsets: np.ndarray) -> np.ndarray:
@@ -72,8 +83,7 @@ def elements_of(offsets: np.ndarray) -> np.ndarray:
 
 def take(offsets: np.ndarray, members: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Some members: their offsets, and their rows of every array."""
-    rows = rows_of(offsets, members)
-    own = offsets_of(np.diff(offsets)[members])
+    own, rows = _chosen(offsets, np.asarray(members, dtype=np.int64))
     return own, *(array[rows] for array in arrays)
 
 
@@ -119,6 +129,18 @@ def in_chunks(
     workers, processes = who_works()
     workers = min(workers, len(parts))
     with blas_on_one_thread, progress_bar(count, progress, unit) as bar:
+        results = []
+        if workers == 1:
+            with undivided():
+                for part in parts:
+                    results.append(work(part))
+                    bar.update(len(part))
+            return results
+        if processes and travels:
+            for part, result in zip(parts, _elsewhere(work, parts), strict=True):
+                results.append(result)
+                bar.update(len(part))
+            return results
 
         def one(members: np.ndarray) -> Result:
             with undivided():
@@ -126,14 +148,6 @@ def in_chunks(
             bar.update(len(members))
             return result
 
-        if workers == 1:
-            return [one(part) for part in parts]
-        if processes and travels:
-            results = []
-            for part, result in zip(parts, _elsewhere(work, parts), strict=True):
-                results.append(result)
-                bar.update(len(part))
-            return results
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(one, parts))
 

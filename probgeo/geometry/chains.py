@@ -7,17 +7,17 @@ not lower it is not taken, so that a chain cannot get lost.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 
 from probgeo.geometry import loops
+from probgeo.geometry.race import Race
 from probgeo.metrics import EnergyTerms, Metric
-from probgeo.ragged import joined, offsets_of, rows_of
+from probgeo.ragged import joined, rows_of, take
 
 
 @dataclass(frozen=True)
-class Rule:
+class Element:
     """What a curve is between two nodes, and where its energy is taken: see `loops`."""
 
     shape: np.ndarray
@@ -37,28 +37,28 @@ def gauss_points(count: int) -> tuple[np.ndarray, np.ndarray]:
     return 0.5 * (x + 1.0), 0.5 * w
 
 
-def cubic_rule(points: int) -> Rule:
+def cubic_element(points: int) -> Element:
     """Cubic Hermite elements with Gauss' points."""
     s, w = gauss_points(points)
     shape = [2 * s**3 - 3 * s**2 + 1, s**3 - 2 * s**2 + s, -2 * s**3 + 3 * s**2, s**3 - s**2]
     slope = [6 * s**2 - 6 * s, 3 * s**2 - 4 * s + 1, -6 * s**2 + 6 * s, 3 * s**2 - 2 * s]
-    return Rule(
+    return Element(
         np.ascontiguousarray(np.stack(shape, axis=1)),
         np.ascontiguousarray(np.stack(slope, axis=1)),
         w,
     )
 
 
-def straight_rule(points: int) -> Rule:
+def straight_element(points: int) -> Element:
     """Straight segments with Gauss' points."""
     s, w = gauss_points(points)
     shape = np.ascontiguousarray(np.stack([1.0 - s, s], axis=1))
-    return Rule(shape, np.tile([-1.0, 1.0], (points, 1)), w)
+    return Element(shape, np.tile([-1.0, 1.0], (points, 1)), w)
 
 
-STRAIGHT = straight_rule(2)  # with one point, coarse polygons have twice as many local minima
-CUBIC = cubic_rule(4)
-RULES = (STRAIGHT, CUBIC)  # by J - 1
+STRAIGHT = straight_element(2)  # with one point, coarse polygons have twice as many local minima
+CUBIC = cubic_element(4)
+ELEMENTS = (STRAIGHT, CUBIC)  # by J - 1
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Chains:
         return len(self.offsets) - 1
 
     @property
-    def rule(self) -> Rule:
-        return RULES[self.nodes.shape[1] - 1]
+    def element(self) -> Element:
+        return ELEMENTS[self.nodes.shape[1] - 1]
 
     @property
     def hessian_bytes(self) -> float:
@@ -83,9 +83,8 @@ class Chains:
         return 8.0 * 2.5 * 2.0 * (J * D) ** 2 * rows / max(1, len(self))
 
     def take(self, members: np.ndarray) -> "Chains":
-        rows = rows_of(self.offsets, members)
-        offsets = offsets_of(np.diff(self.offsets)[members])
-        return Chains(self.nodes[rows], self.t[rows], offsets)
+        offsets, nodes, t = take(self.offsets, members, self.nodes, self.t)
+        return Chains(nodes, t, offsets)
 
     @classmethod
     def joined(cls, parts: Sequence["Chains"]) -> "Chains":
@@ -98,9 +97,11 @@ class Chains:
     def points(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions and velocities at all points of all elements."""
         D = self.nodes.shape[2]
-        count = self.rule.points * (len(self.t) - len(self))
+        count = self.element.points * (len(self.t) - len(self))
         x, v = np.empty((count, D)), np.empty((count, D))
-        loops.chain_points(self.nodes, self.t, self.offsets, self.rule.shape, self.rule.slope, x, v)
+        loops.chain_points(
+            self.nodes, self.t, self.offsets, self.element.shape, self.element.slope, x, v
+        )
         return x, v
 
     def terms(self, metric: Metric) -> EnergyTerms:
@@ -110,7 +111,7 @@ class Chains:
     def integrals(self, density: np.ndarray) -> np.ndarray:
         """Integral (members,) of a density that is known at all points."""
         out = np.empty(len(self))
-        loops.chain_integrals(self.t, self.offsets, self.rule.weight, density, out)
+        loops.chain_integrals(self.t, self.offsets, self.element.weight, density, out)
         return out
 
 
@@ -138,8 +139,8 @@ class NewtonStep:
         self, chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
     ) -> None:
         """Write down Hessians, and negative gradients where steps will be: see `loops.assemble`."""
-        rule, blocks = chains.rule, (self.diagonal, self.upper, self.step)
-        shapes = rule.shape, rule.slope, rule.weight
+        element, blocks = chains.element, (self.diagonal, self.upper, self.step)
+        shapes = element.shape, element.slope, element.weight
         loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *blocks)
 
 
@@ -179,28 +180,12 @@ class Minimised:
     steps: np.ndarray
 
 
-class Referee(Protocol):
-    """Who decides that chains are given up before they are done."""
-
-    def lost(
-        self,
-        round_: int,
-        members: np.ndarray,
-        nodes: np.ndarray,
-        energy: np.ndarray,
-        decrement: np.ndarray,
-        done: np.ndarray,
-    ) -> np.ndarray:
-        """Which of some members (runs,) are given up, from where their next step leads."""
-        ...
-
-
 def minimise(
     metric: Metric,
     chains: Chains,
     tolerance: float,
     most: int | None = None,
-    race: Referee | None = None,
+    race: Race | None = None,
 ) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
 
@@ -249,14 +234,15 @@ def minimise(
             leave |= race.lost(round_, active, trial, energy, decrement, leave)
         if leave.any():
             left = active[leave]
-            rows = np.repeat(leave, np.diff(at.offsets))
-            nodes[rows_of(chains.offsets, left)] = trial[rows]
+            _, final = take(at.offsets, np.flatnonzero(leave), trial)
+            nodes[rows_of(chains.offsets, left)] = final
             energies[left] = np.where(done, energy - 0.5 * decrement, energy)[leave]
             settled[left] = done[leave]
-            if leave.all():
+            if len(left) == len(at):
                 break
-            stay = ~leave
-            at, trial, step = at.take(np.flatnonzero(stay)), trial[~rows], step[~rows]
+            stay = np.flatnonzero(~leave)
+            offsets, kept, t, trial, step = take(at.offsets, stay, at.nodes, at.t, trial, step)
+            at = Chains(kept, t, offsets)
             active, energy, decrement = active[stay], energy[stay], decrement[stay]
             size, damping = size[stay], damping[stay]
     return Minimised(Chains(nodes, chains.t, chains.offsets), energies, settled, steps)

@@ -17,36 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probgeo.functions import Field
+from probgeo.geometry.fields import JacobiField
 from probgeo.geometry.shooting import initial, shoot
 from probgeo.metrics import Metric
 from probgeo.ode.curve import OK, Curve, Posterior
 from probgeo.ode.markov import Markov
-
-
-class JacobiField(Field):
-    """u'' = A u + B u' along the means of geodesics, A and B the derivatives of c'' by c and c'."""
-
-    order = 2
-
-    def __init__(self, metric: Metric, posterior: Posterior, along: np.ndarray) -> None:
-        self.metric, self.posterior = metric, posterior
-        self.along = along  # (members,): the geodesic of each
-        self.dimension = posterior.dimension
-
-    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self.values_and_jacobians(t, state, member)[0]
-
-    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        curve = self.along[member]
-        c, dc = (self.posterior.mean_at(curve, t, derivative) for derivative in (0, 1))
-        return self.metric.acceleration_jacobians(c, dc)
-
-    def values_and_jacobians(
-        self, t: np.ndarray, state: np.ndarray, member: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        jacobians = self.jacobians(t, state, member)
-        return np.einsum("nmij,nmj->ni", jacobians, state), jacobians
 
 
 class Phases(NamedTuple):

@@ -12,6 +12,8 @@ import numpy as np
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, newton_step
 from probgeo.metrics import Metric
+from probgeo.ode.piecewise import evaluate, hermite_pieces
+from probgeo.ode.shape import find_rows
 from probgeo.ragged import elements_of, offsets_of
 
 
@@ -117,7 +119,7 @@ def calibrate(
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Measured:
     """What splitting and one step of Newton's method say about curves.
 
     fine : Chains, the same curves on meshes of twice the elements
@@ -157,7 +159,7 @@ def halved(chains: Chains) -> Chains:
     return Chains(fine, t, 2 * chains.offsets - np.arange(len(chains.offsets)))
 
 
-def estimate(metric: Metric, chains: Chains) -> Estimate:
+def estimate(metric: Metric, chains: Chains) -> Measured:
     """The errors of curves."""
     count = len(chains)
     fine = halved(chains)
@@ -178,7 +180,7 @@ def estimate(metric: Metric, chains: Chains) -> Estimate:
         part = made.decrement / (length + lower)
     # the difference of both may be small by chance, but Newton's step knows it to a tenth at best
     excess = np.where(length > 0, np.hypot(excess, 0.1 * part), 0.0)
-    return Estimate(
+    return Measured(
         fine,
         error,
         length,
@@ -202,7 +204,7 @@ def extents(chains: Chains) -> np.ndarray:
 
 
 def refined(
-    chains: Chains, made: Estimate, corrected: Chains, wanted: np.ndarray, sure: np.ndarray
+    chains: Chains, made: Measured, corrected: Chains, wanted: np.ndarray, sure: np.ndarray
 ) -> Chains:
     """Corrected curves on meshes with new nodes where the error is made.
 
@@ -231,6 +233,23 @@ def from_polygons(polygons: np.ndarray) -> Chains:
     nodes = np.stack([polygons, slopes(polygons)], axis=2)
     t = np.tile(np.linspace(0.0, 1.0, size), runs)
     return Chains(nodes.reshape(-1, 2, D), t, np.arange(runs + 1) * size)
+
+
+def on_equal_steps(chains: Chains, count: int) -> Chains:
+    """The same curves, as nearly as can be, on so many nodes at equal steps."""
+    members = len(chains)
+    t, member = np.tile(np.linspace(0.0, 1.0, count), members), np.repeat(np.arange(members), count)
+    row = find_rows(chains.t, chains.offsets, member, t)
+    h = chains.t[row + 1] - chains.t[row]
+    pieces = hermite_pieces(chains.t, chains.offsets, chains.nodes)
+    nodes = np.empty((len(t), 2, chains.nodes.shape[2]))
+    for d in (0, 1):
+        values = np.empty((len(t), chains.nodes.shape[2]))
+        evaluate(pieces, row - member, (t - chains.t[row]) / h, h, d, values)
+        nodes[:, d] = values
+    nodes[::count, 0] = chains.nodes[chains.offsets[:-1], 0]
+    nodes[count - 1 :: count, 0] = chains.nodes[chains.offsets[1:] - 1, 0]
+    return Chains(nodes, t, count * np.arange(members + 1))
 
 
 def slopes(polygons: np.ndarray) -> np.ndarray:
@@ -279,7 +298,7 @@ def choose_nodes(polygons: np.ndarray, wanted: np.ndarray, fewest: int, keep: np
                 nodes += 1
 
 
-def graded(polygons: np.ndarray, wanted: np.ndarray, fewest: int) -> Chains:
+def from_fine_polygons(polygons: np.ndarray, wanted: np.ndarray, fewest: int) -> Chains:
     """Cubic elements through some points of fine polygons, short where these bend most."""
     keep = np.zeros(polygons.shape[:2], dtype=bool)
     choose_nodes(polygons, wanted, fewest, keep)

@@ -31,7 +31,37 @@ class GeodesicField(Field):
         return self.origin[member] + state[:, 0], np.ascontiguousarray(state[:, 1])
 
 
-class TransportField(Field):
+class FieldAlong(Field):
+    """An equation that is linear in the state, along the means of geodesics or other curves."""
+
+    def __init__(self, metric: Metric, posterior: Posterior, along: np.ndarray) -> None:
+        self.metric, self.posterior = metric, posterior
+        self.along = along  # (members,): the curve of each
+        self.dimension = posterior.dimension
+
+    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self.values_and_jacobians(t, state, member)[0]
+
+    def values_and_jacobians(
+        self, t: np.ndarray, state: np.ndarray, member: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        jacobians = self.jacobians(t, state, member)
+        return np.einsum("nmij,nmj->ni", jacobians, state), jacobians
+
+    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        """Derivatives (n, 2, D, D) of c'' by c and by c'."""
+        curve = self.along[member]
+        c, dc = (self.posterior.mean_at(curve, t, derivative) for derivative in (0, 1))
+        return self.metric.acceleration_jacobians(c, dc)
+
+
+class JacobiField(FieldAlong):
+    """u'' = A u + B u', A and B the derivatives of c'' by c and c': how neighbours move."""
+
+    order = 2
+
+
+class TransportField(FieldAlong):
     """v' = -Gamma(c)(c', v): a vector carried parallel to itself along the mean of a curve.
 
     The acceleration of a geodesic is a(u) = -Gamma(u, u), so that -Gamma(u, .) is half of its
@@ -40,17 +70,5 @@ class TransportField(Field):
 
     order = 1
 
-    def __init__(self, metric: Metric, posterior: Posterior, along: np.ndarray) -> None:
-        self.metric = metric
-        self.posterior = posterior
-        self.along = along  # (members,): the curve that each member is carried along
-        self.dimension = posterior.dimension
-
-    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        connection = self.jacobians(t, state, member)[:, 0]
-        return np.einsum("nij,nj->ni", connection, state[:, 0])
-
     def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        curve = self.along[member]
-        c, dc = (self.posterior.mean_at(curve, t, derivative) for derivative in (0, 1))
-        return 0.5 * self.metric.acceleration_jacobians(c, dc)[:, 1:]
+        return 0.5 * super().jacobians(t, state, member)[:, 1:]

@@ -8,6 +8,7 @@ from probgeo._checks import as_float_array
 from probgeo.geometry.chains import Chains
 from probgeo.geometry.elements import from_polygons
 from probgeo.ode.curve import Curve
+from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ragged import members_of, offsets_of
 
 
@@ -30,10 +31,13 @@ def guessed(guess: Any, shape: tuple[int, ...], a: np.ndarray, b: np.ndarray) ->
 def chains_of(curve: Curve) -> Chains:
     """The nodes of a curve, with its velocities there."""
     t0, t1 = curve.t_span
-    meshes = [curve.posterior.nodes(m) for m in range(curve.posterior.count)]
-    offsets, t = offsets_of([len(mesh) for mesh in meshes]), np.concatenate(meshes)
-    member = members_of(offsets)
-    c, dc = (curve.posterior.mean_at(member, t, d) for d in (0, 1))
+    posterior = curve.posterior
+    if isinstance(posterior, PiecewisePosterior):
+        offsets, t = posterior.offsets, posterior.t
+    else:
+        meshes = [posterior.nodes(m) for m in range(posterior.count)]
+        offsets, t = offsets_of([len(mesh) for mesh in meshes]), np.concatenate(meshes)
+    c, dc = (posterior.mean_at(members_of(offsets), t, d) for d in (0, 1))
     return Chains(np.stack([c, (t1 - t0) * dc], axis=1), (t - t0) / (t1 - t0), offsets)
 
 

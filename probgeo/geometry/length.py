@@ -47,7 +47,7 @@ def with_middles(t: np.ndarray) -> np.ndarray:
 def scaled(metric: Metric, x: np.ndarray, v: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Vectors v at x (n, D) scaled to a length (n,); zero where they are zero."""
     x, v = np.ascontiguousarray(x), np.ascontiguousarray(v)
-    norm = np.sqrt(np.maximum(metric.inner(x, v, v), 0.0))
+    norm = np.sqrt(np.maximum(2.0 * metric.energies(x, v), 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(norm[:, None] > 0, v * (length / norm)[:, None], 0.0 * length[:, None])
 

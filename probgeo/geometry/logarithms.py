@@ -20,7 +20,7 @@ from probgeo.geometry.manifold import Manifold
 from probgeo.metrics import Metric
 from probgeo.ode.curve import ConvergenceWarning
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ragged import in_chunks, joined, members_at_a_time
+from probgeo.ragged import in_chunks, members_at_a_time
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _followed(
     step = bases - guess.bases
     # the length of this one is known; others have become shorter by the step at most
     shorter = guess.length - geodesics.mean_length
-    lead = guess.lead + shorter - np.sqrt(manifold.metric.inner(bases, step, step))
+    lead = guess.lead + shorter - np.sqrt(2.0 * manifold.metric.energies(bases, step))
     doubtful = np.flatnonzero((lead <= 0.0) & np.isfinite(geodesics.mean_length))
     if doubt and len(doubtful) and isinstance(geodesics.posterior, PiecewisePosterior):
         others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
@@ -179,10 +179,8 @@ def replaced(curves: Geodesic, members: np.ndarray, others: Geodesic) -> Geodesi
     first, second = curves.posterior, others.posterior
     assert isinstance(first, PiecewisePosterior)
     assert isinstance(second, PiecewisePosterior)
-    offsets, t, envelope = joined([(p.offsets, p.t, p.envelope) for p in (first, second)])
-    pieces = np.concatenate([first.pieces, second.pieces])
-    posterior = PiecewisePosterior(t, offsets, pieces, None, envelope, 2, True)
-    return replace(curves, posterior=posterior.take(order), **values)
+    posterior = PiecewisePosterior.joined([first, second]).take(order)
+    return replace(curves, posterior=posterior, **values)
 
 
 def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
@@ -224,7 +222,7 @@ def slopes_of(
         slopes[members[good]] = -np.linalg.solve(terms.vv[good], change)
 
     most = members_at_a_time(chains.hessian_bytes)
-    in_chunks(work, len(chains), most=most, progress=False)
+    in_chunks(work, len(chains), most=most, least=256, progress=False)
     return slopes
 
 

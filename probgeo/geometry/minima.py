@@ -3,11 +3,12 @@
 import numpy as np
 
 from probgeo.gaussian import Gaussian
+from probgeo.geometry.elements import on_equal_steps
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.packing import Ends, packed
 from probgeo.geometry.refine import Accuracy, refine
 from probgeo.geometry.search import Effort, search
-from probgeo.geometry.shortest import Shortest, on_equal_steps, rivals
+from probgeo.geometry.shortest import Shortest, rivals
 from probgeo.geometry.starts import Landmarks
 from probgeo.metrics import Metric
 

@@ -17,17 +17,17 @@ def start_velocities(metric: Metric, chains: Chains) -> np.ndarray:
 
     Only the first element depends on the first node, so that this costs little.
     """
-    rule, first = chains.rule, chains.offsets[:-1]
+    element, first = chains.element, chains.offsets[:-1]
     rows, J, D = len(first), chains.nodes.shape[1], chains.nodes.shape[2]
     nodes = np.concatenate([chains.nodes[first], chains.nodes[first + 1]], axis=1)
     h = (chains.t[first + 1] - chains.t[first])[:, None, None]
     power = np.tile(np.arange(J), 2)  # of h: velocities are multiplied by it
-    a, b = rule.shape * h**power, rule.slope * h ** (power - 1.0)  # (rows, points, 2 J)
+    a, b = element.shape * h**power, element.slope * h ** (power - 1.0)  # (rows, points, 2 J)
     x, v = (np.ascontiguousarray((f @ nodes).reshape(-1, D)) for f in (a, b))
     terms = metric.energy_terms(x, v, second=False)
     by_x, by_v = (term.reshape(rows, -1, D) for term in (terms.by_x, terms.by_v))
     density = a[:, :, :1] * by_x + b[:, :, :1] * by_v
-    momenta = -h[:, 0] * np.tensordot(density, rule.weight, (1, 0))
+    momenta = -h[:, 0] * np.tensordot(density, element.weight, (1, 0))
     tensors = metric.tensors_at(np.ascontiguousarray(nodes[:, 0]))
     velocities = np.full((rows, D), np.nan)
     good = np.isfinite(tensors).all(axis=(1, 2)) & np.isfinite(momenta).all(axis=1)

@@ -14,7 +14,7 @@ from probgeo.geometry.shortest import Shortest
 from probgeo.metrics import Metric
 from probgeo.ode.curve import NOT_FINITE
 from probgeo.ode.piecewise import PiecewisePosterior, hermite_pieces
-from probgeo.ragged import in_chunks, joined, members_at_a_time, members_of, offsets_of
+from probgeo.ragged import elements_of, in_chunks, members_at_a_time, members_of
 
 
 @dataclass(frozen=True)
@@ -117,26 +117,11 @@ def spread_columns(
 
 
 def with_gaps(posterior: PiecewisePosterior, usable: np.ndarray) -> PiecewisePosterior:
-    """Members in between that are NaN, on a mesh of one element."""
-    lost = int(np.sum(~usable))
-    count, D = posterior.count, posterior.dimension
-    offsets, t, envelope = joined(
-        [
-            (posterior.offsets, posterior.t, posterior.envelope),
-            (
-                offsets_of(np.full(lost, 2)),
-                np.tile([0.0, 1.0], lost),
-                np.full((2 * lost, D), np.nan),
-            ),
-        ]
-    )
-
-    def longer(values: np.ndarray) -> np.ndarray:
-        return np.concatenate([values, np.full((lost, *values.shape[1:]), np.nan)])
-
-    pieces = longer(posterior.pieces)
-    spread = None if posterior.spread is None else longer(posterior.spread)
-    everyone = PiecewisePosterior(t, offsets, pieces, spread, envelope, 2, True)
-    order = np.empty(len(usable), dtype=np.int64)
-    order[usable], order[~usable] = np.arange(count), count + np.arange(lost)
-    return everyone.take(order)
+    """Members in between that are NaN, on the mesh of the first."""
+    full = posterior.take(np.where(usable, np.cumsum(usable) - 1, 0))
+    full.envelope[~usable[members_of(full.offsets)]] = np.nan
+    elements = ~usable[members_of(elements_of(full.offsets))]
+    full.pieces[elements] = np.nan
+    if full.spread is not None:
+        full.spread[elements] = np.nan
+    return full

@@ -104,6 +104,7 @@ class Race:
         decrement: np.ndarray,
         done: np.ndarray,
     ) -> np.ndarray:
+        """Which of some members (runs,) are given up, from where their next step leads."""
         slots = self.slots[members]
         self.energy[slots] = energy
         self.polygons[slots] = nodes.reshape(len(slots), *self.polygons.shape[1:])

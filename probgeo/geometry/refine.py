@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probgeo.geometry.chains import Chains, Minimised, minimise
-from probgeo.geometry.elements import Estimate, estimate, extents, refined
+from probgeo.geometry.elements import Measured, estimate, extents, on_equal_steps, refined
 from probgeo.geometry.length import scaled
 from probgeo.geometry.momentum import start_velocities
 from probgeo.metrics import Metric
 from probgeo.ode.curve import NOT_FINITE, NOT_SMOOTH, OK, OUT_OF_SWEEPS, SINGULAR, TOO_COARSE
-from probgeo.ode.piecewise import evaluate, hermite_pieces
-from probgeo.ode.shape import find_rows
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class Contest:
         self,
         active: np.ndarray,
         stage: int,
-        made: Estimate,
+        made: Measured,
         least: np.ndarray,
         least_excess: np.ndarray,
         status: np.ndarray,
@@ -157,15 +155,6 @@ class Contest:
         return np.flatnonzero(going & ~self.closed)
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Runs that were solved together: their curves, corrected ones, and those to go on with."""
-
-    solved: Chains
-    corrected: Chains
-    finer: Chains
-
-
 def refine(
     metric: Metric,
     chains: Chains,
@@ -178,80 +167,88 @@ def refine(
 
     With `patience`, those that take more steps of Newton's method on a mesh are given up.
     """
-    contest = Contest(owner, count)
-    stages: list[Stage] = []
-    active = np.arange(len(owner))
-    while len(active):
+    contest, active = Contest(owner, count), np.arange(len(owner))
+    solved: list[Chains] = []  # runs that were solved together, stage by stage
+    corrected: list[Chains] = []
+    finer: list[Chains] = []  # to go on with
+    while True:
         done = minimise(metric, chains, accuracy.decrease, patience)
         made = estimate(metric, done.chains)
         elements = np.diff(done.chains.offsets) - 1
         wanted = accuracy.rtol * extents(done.chains) + accuracy.atol
         least, least_excess = doubted(done, made)
         status = judged(done.settled, made, least, wanted if accuracy.fixed is None else np.inf)
-        contest.record(active, len(stages), made, least, least_excess, status)
+        contest.record(active, len(solved), made, least, least_excess, status)
         contest.evaluations[active] += (4 * done.steps + 8) * elements
-        contest.closed[active] |= (status == OK) | (status == NOT_FINITE)
-        contest.closed[active] |= elements >= accuracy.most
-        contest.closed[active] |= (status == SINGULAR) & (elements >= accuracy.saddle)
-        contest.closed[active] |= accuracy.fixed is not None
-        contest.closed[active] |= ~done.settled & (patience is not None)
-        corrected = made.corrected()
-        sure = made.definite & (status != NOT_SMOOTH)
-        finer = refined(done.chains, made, corrected, 0.25 * wanted, sure)
-        stages.append(Stage(done.chains, corrected, finer))
+        closed = (status == OK) | (status == NOT_FINITE) | (elements >= accuracy.most)
+        closed |= (status == SINGULAR) & (elements >= accuracy.saddle)
+        closed |= ~done.settled & (patience is not None) | (accuracy.fixed is not None)
+        contest.closed[active] |= closed
+        solved.append(done.chains)
+        corrected.append(made.corrected())
         active = contest.open()
-        chains = gathered([stage.finer for stage in stages], contest, active)
-    run, _ = contest.ranking()
-    solved, corrected = (
-        gathered([getattr(stage, name) for stage in stages], contest, run)
-        for name in ("solved", "corrected")
+        if not len(active):
+            return result(metric, contest, solved, corrected)
+        sure = made.definite & (status != NOT_SMOOTH)
+        finer.append(refined(done.chains, made, corrected[-1], 0.25 * wanted, sure))
+        chains = gathered(finer, contest, active)
+
+
+def result(
+    metric: Metric, contest: Contest, solved: list[Chains], corrected: list[Chains]
+) -> Refined:
+    """The winners with what is known of them, in the order of the members."""
+    run, best = contest.ranking()
+    length, excess, doubt = (contest.known[name][run] for name in ("length", "excess", "doubt"))
+    chains = gathered(solved, contest, run)
+    both = Chains.joined([chains, gathered(corrected, contest, run)])
+    begin, size = both.nodes[both.offsets[:-1], 0], np.concatenate([length, length - excess])
+    velocity, better = np.split(scaled(metric, begin, start_velocities(metric, both), size), 2)
+    again = np.zeros(len(contest.owner), dtype=bool)
+    if len(run) < len(again):
+        again = same_as(gathered(solved, contest, np.arange(len(again))), run[contest.owner])
+    final = contest.known["length"] - contest.known["excess"]
+    final[run] = final[again] = np.inf
+    second = np.full(contest.count, np.inf)
+    np.minimum.at(second, contest.owner, np.where(np.isfinite(final), final, np.inf))
+    evaluations = np.bincount(contest.owner, contest.evaluations, minlength=contest.count)
+    return Refined(
+        chains=chains,
+        run=run,
+        status=contest.status[run],
+        velocity=velocity,
+        velocity_error=doubt * np.sqrt(np.mean((velocity - better) ** 2, axis=1)),
+        second=np.maximum(second, best),
+        again=np.bincount(contest.owner[again], minlength=contest.count),
+        evaluations=evaluations.astype(np.int64),
+        **{name: values[run] for name, values in contest.known.items()},
     )
-    length, excess = contest.known["length"][run], contest.known["excess"][run]
-    begin = solved.nodes[solved.offsets[:-1], 0]
-    velocity = scaled(metric, begin, start_velocities(metric, solved), length)
-    better = scaled(metric, begin, start_velocities(metric, corrected), length - excess)
-    everyone = gathered([stage.solved for stage in stages], contest, np.arange(len(owner)))
-    again = same_as(everyone, run[owner])
-    return result(contest, solved, velocity, velocity - better, again)
 
 
 def same_as(chains: Chains, other: np.ndarray, apart: float = 0.01, T: int = 16) -> np.ndarray:
     """Whether chains run along those with the numbers `other` (runs,), and are not these.
 
-    One and the same curve is nowhere further apart than that, relative to its extent, at T times.
+    One and the same curve is nowhere further apart than that, relative to its extent, at T steps.
     """
     runs = len(chains)
-    again = other != np.arange(runs)
-    if not again.any():
-        return again
-    member, t = np.repeat(np.arange(runs), T), np.tile(np.linspace(0.0, 1.0, T + 2)[1:-1], runs)
-    row = find_rows(chains.t, chains.offsets, member, t)
-    h = chains.t[row + 1] - chains.t[row]
-    x = np.empty((runs * T, chains.nodes.shape[2]))
-    pieces = hermite_pieces(chains.t, chains.offsets, chains.nodes)
-    evaluate(pieces, row - member, (t - chains.t[row]) / h, h, 0, x)
-    curves = x.reshape(runs, T, -1)
+    curves = on_equal_steps(chains, T + 1).nodes[:, 0].reshape(runs, T + 1, -1)
     distance = np.abs(curves - curves[other]).max(axis=(1, 2))
-    return again & (distance <= apart * extents(chains))
+    return (other != np.arange(runs)) & (distance <= apart * extents(chains))
 
 
 def gathered(stages: list[Chains], contest: Contest, runs: np.ndarray) -> Chains:
     """The chains of some runs, each from the last stage that it took part in."""
-    parts, places = [], []
-    for stage, chains in enumerate(stages):
-        mine = np.flatnonzero(contest.stage[runs] == stage)
-        if len(mine):
-            parts.append(chains.take(contest.slot[runs[mine]]))
-            places.append(mine)
-    if not parts:
+    if len(stages) == 1:
         return stages[0].take(runs)
-    if len(parts) == 1:
-        return parts[0]
+    places = [np.flatnonzero(contest.stage[runs] == stage) for stage in range(len(stages))]
+    parts = [
+        chains.take(contest.slot[runs[mine]]) for chains, mine in zip(stages, places, strict=True)
+    ]
     return Chains.joined(parts).take(np.argsort(np.concatenate(places)))
 
 
 def judged(
-    settled: np.ndarray, made: Estimate, least: np.ndarray, wanted: np.ndarray | float
+    settled: np.ndarray, made: Measured, least: np.ndarray, wanted: np.ndarray | float
 ) -> np.ndarray:
     """Statuses of curves with errors of at `least` that, which should be below those `wanted`."""
     wide = ~(2.0 * made.widest <= wanted)
@@ -261,7 +258,7 @@ def judged(
     return np.where(np.isfinite(made.energy), status, NOT_FINITE)
 
 
-def doubted(done: Minimised, made: Estimate) -> tuple[np.ndarray, np.ndarray]:
+def doubted(done: Minimised, made: Measured) -> tuple[np.ndarray, np.ndarray]:
     """Least errors of positions and of lengths (members,) of curves whose estimates do not fit.
 
     The estimate says that the energy falls by half the decrement, to that of a curve of constant
@@ -282,30 +279,3 @@ def doubted(done: Minimised, made: Estimate) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(amiss & (unclear > 0), unclear / (2.0 * made.energy), 0.0)
     return extents(done.chains) * np.sqrt(share), made.length * share
-
-
-def result(
-    contest: Contest,
-    chains: Chains,
-    velocity: np.ndarray,
-    velocity_error: np.ndarray,
-    again: np.ndarray,
-) -> Refined:
-    """The winners with what is known of them, in the order of the members."""
-    run, best = contest.ranking()
-    final = contest.known["length"] - contest.known["excess"]
-    final[run] = final[again] = np.inf
-    second = np.full(contest.count, np.inf)
-    np.minimum.at(second, contest.owner, np.where(np.isfinite(final), final, np.inf))
-    evaluations = np.bincount(contest.owner, contest.evaluations, minlength=contest.count)
-    return Refined(
-        chains=chains,
-        run=run,
-        status=contest.status[run],
-        velocity=velocity,
-        velocity_error=contest.known["doubt"][run] * np.sqrt(np.mean(velocity_error**2, axis=1)),
-        second=np.maximum(second, best),
-        again=np.bincount(contest.owner[again], minlength=contest.count),
-        evaluations=evaluations.astype(np.int64),
-        **{name: values[run] for name, values in contest.known.items()},
-    )

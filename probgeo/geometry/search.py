@@ -146,6 +146,8 @@ def search(
     to_a, to_b = landmarks.edges(a), landmarks.edges(b)
     graph = landmarks.stepping(a, b, to_a, to_b)
     met.begin(firsts | {GRAPH: np.where(apart[:, None, None], graph, firsts[LINE])})
+    if effort.agree == np.inf:
+        return sifted(metric, met.found, len(a), effort)
     through = landmarks.through(to_a, to_b)
     near = through < effort.near * met.shortest()[:, None]
     # the nearest of them has sides worth a detour of their own, too
@@ -240,7 +242,7 @@ def race_of(
     return Race(
         np.concatenate([polygons, known.polygons])[order],
         np.concatenate([np.full(len(owner), np.inf), known.energy])[order],
-        offsets_of(np.unique(everybody, return_counts=True)[1]),
+        offsets_of(np.bincount(everybody)),
         order < len(owner),
         factor,
         effort.same,

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from probgeo.geometry.chains import Chains, gauss_points
-from probgeo.geometry.elements import extents, from_polygons, graded
+from probgeo.geometry.elements import extents, from_fine_polygons, from_polygons, on_equal_steps
 from probgeo.geometry.refine import Accuracy, Refined, refine
 from probgeo.geometry.search import GUESS, LINE, Candidates, Effort, search
 from probgeo.geometry.starts import SEGMENTS, Landmarks, lines
 from probgeo.metrics import Metric
 from probgeo.ode.curve import OK, SINGULAR
-from probgeo.ode.piecewise import evaluate, hermite_pieces
-from probgeo.ode.shape import find_rows
 from probgeo.ragged import members_of
 
 
@@ -134,23 +132,6 @@ def pushed(chains: Chains, share: float = 0.02) -> Chains:
     return Chains(nodes, chains.t, chains.offsets)
 
 
-def on_equal_steps(chains: Chains, count: int) -> Chains:
-    """The same curves, as nearly as can be, on so many nodes at equal steps."""
-    members = len(chains)
-    t, member = np.tile(np.linspace(0.0, 1.0, count), members), np.repeat(np.arange(members), count)
-    row = find_rows(chains.t, chains.offsets, member, t)
-    h = chains.t[row + 1] - chains.t[row]
-    pieces = hermite_pieces(chains.t, chains.offsets, chains.nodes)
-    nodes = np.empty((len(t), 2, chains.nodes.shape[2]))
-    for d in (0, 1):
-        values = np.empty((len(t), chains.nodes.shape[2]))
-        evaluate(pieces, row - member, (t - chains.t[row]) / h, h, d, values)
-        nodes[:, d] = values
-    nodes[::count, 0] = chains.nodes[chains.offsets[:-1], 0]
-    nodes[count - 1 :: count, 0] = chains.nodes[chains.offsets[1:] - 1, 0]
-    return Chains(nodes, t, count * np.arange(members + 1))
-
-
 def rivals(found: list[Candidates], accuracy: Accuracy) -> tuple[Chains, np.ndarray, np.ndarray]:
     """Candidates as cubic elements, ordered by their owners, with these and their starts."""
     parts = [as_elements(part.polygons, accuracy) for part in found]
@@ -171,7 +152,7 @@ def as_elements(polygons: np.ndarray, accuracy: Accuracy) -> Chains:
         return from_polygons(polygons)
     extent = np.max(np.ptp(polygons, axis=1), axis=1)
     wanted = np.maximum(accuracy.rtol * extent + accuracy.atol, 1e-9 * extent + 1e-300)
-    return graded(polygons, 0.25 * wanted, 2 if rough else SEGMENTS)
+    return from_fine_polygons(polygons, 0.25 * wanted, 2 if rough else SEGMENTS)
 
 
 def longer_than_lines(
@@ -179,15 +160,17 @@ def longer_than_lines(
 ) -> np.ndarray:
     """Whether curves are longer than straight lines by more than the share `slack`.
 
-    Lengths of lines are by Gauss' rule with 16 points; where that is close with 32, and where these
-    differ, as on metrics that are not smooth, with 512.
+    Lengths of lines are by Gauss' rule with 16 points; where that is close with 32, and with 512
+    where these differ, as on metrics that are not smooth, by a tenth of what decides it.
     """
     line = line_lengths(metric, a, b, 1)
     unsure = np.flatnonzero(length > 0.98 * line)
     for panels in (2, 32):
         if len(unsure):
             finer = line_lengths(metric, a[unsure], b[unsure], panels)
-            changed = ~(np.abs(finer - line[unsure]) <= 0.1 * slack * finer)
+            decides = np.abs(length[unsure] - (1.0 + slack) * finer)
+            limit = 0.1 * np.maximum(slack * finer, decides)
+            changed = ~(np.abs(finer - line[unsure]) <= limit)
             line[unsure] = finer
             unsure = unsure[changed]
     return length > (1.0 + slack) * line

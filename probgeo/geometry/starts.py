@@ -117,7 +117,9 @@ class Landmarks:
 
         Ends that many curves share, as in a matrix of distances, are looked at once.
         """
-        a, index = np.unique(a, axis=0, return_inverse=True)
+        index = np.zeros(1, dtype=int)
+        if len(a) > 1:
+            a, index = np.unique(a, axis=0, return_inverse=True)
         count = len(a) * len(self) * self.samples
         x, v = np.empty((count, a.shape[1])), np.empty((count, a.shape[1]))
         edge_points(a, self.points, self.samples, x, v)

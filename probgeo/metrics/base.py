@@ -226,6 +226,9 @@ class ByLoop(ClosedForm):
     def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
         """What the loop writes at rows x, v (n, D); `level` says how much, see `loops`."""
 
+    def tensors_at(self, x: np.ndarray) -> np.ndarray:
+        return self._filled(x, np.zeros(x.shape), FORCE).vv
+
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         return self._filled(x, v, ENERGY).energy
 

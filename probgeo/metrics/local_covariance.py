@@ -9,7 +9,7 @@ import numpy as np
 from probgeo._checks import as_positive
 from probgeo.metrics.base import ByLoop, constant
 from probgeo.metrics.inputs import as_points
-from probgeo.metrics.loops import FORCE, EnergyTerms, filled, kernel_terms
+from probgeo.metrics.loops import EnergyTerms, filled, kernel_terms
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -69,9 +69,6 @@ class LocalCovariance(ByLoop):
     def smoother(self, share: float) -> "LocalCovariance":
         """The same with a wider kernel: share times as many per length squared."""
         return LocalCovariance(self.X, self.sigma / np.sqrt(share), self.rho)
-
-    def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        return self._filled(x, np.zeros(x.shape), FORCE).vv
 
     def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
         return filled(kernel_terms, (x, v, self.X, self.sigma, self.rho), level)

@@ -1,5 +1,6 @@
 """K-means with geodesic distances."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +64,7 @@ class FromCentres(NamedTuple):
         return second - first <= DEVIATIONS * np.sqrt(var)
 
 
+@dataclass(eq=False, repr=False)
 class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
     """Clusters about Frechet means: each point belongs to the mean that is nearest to it.
 
@@ -100,26 +102,15 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
     True
     """
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        n_clusters: int = 8,
-        *,
-        n_init: int = 1,
-        max_iter: int = 50,
-        mean: FrechetMean | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.mean = mean
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    manifold: Any = None
+    n_clusters: int = 8
+    _: KW_ONLY
+    n_init: int = 1
+    max_iter: int = 50
+    mean: FrechetMean | None = None
+    random_state: Any = 0
+    verbose: int = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "GeodesicKMeans":
         """Find clusters of X (P, D)."""

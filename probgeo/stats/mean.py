@@ -1,6 +1,7 @@
 """Frechet means with error bars."""
 
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -18,37 +19,24 @@ from probgeo.stats.estimator import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class CentreEstimator(ManifoldEstimator):
     """The base of `FrechetMean` and `GeometricMedian`."""
 
-    _power: float
+    _power: ClassVar[float]
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        *,
-        step: Literal["newton", "fixed"] = "newton",
-        alpha: float = 1.0,
-        max_iter: int = 30,
-        fraction: float = 0.1,
-        tol: float = 1e-8,
-        init: Any = None,
-        n_init: int = 1,
-        random_state: Any = 0,
-        verbose: Verbose = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.step = step
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.fraction = fraction
-        self.tol = tol
-        self.init = init
-        self.n_init = n_init
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    manifold: Any = None
+    _: KW_ONLY
+    step: Literal["newton", "fixed"] = "newton"
+    alpha: float = 1.0
+    max_iter: int = 30
+    fraction: float = 0.1
+    tol: float = 1e-8
+    init: Any = None
+    n_init: int = 1
+    random_state: Any = 0
+    verbose: Verbose = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Find the centre of X (P, D); weights (P,) count like repetitions of a point."""

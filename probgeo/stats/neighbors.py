@@ -1,6 +1,7 @@
 """Nearest neighbours by geodesic distance."""
 
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -14,27 +15,18 @@ from probgeo.gaussian import ScalarGaussian
 from probgeo.stats.estimator import DEVIATIONS, ManifoldEstimator
 
 
+@dataclass(eq=False, repr=False)
 class NeighborsEstimator(ManifoldEstimator):
     """The base: distances on the manifold, and scikit-learn's votes on them."""
 
-    _voting: Any
-    n_neighbors: int
-    weights: Any
+    _voting: ClassVar[Any]
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        n_neighbors: int = 5,
-        *,
-        weights: Literal["uniform", "distance"] = "uniform",
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.n_neighbors = n_neighbors
-        self.weights = weights
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    manifold: Any = None
+    n_neighbors: int = 5
+    _: KW_ONLY
+    weights: Literal["uniform", "distance"] = "uniform"
+    verbose: int = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any) -> Any:
         """Keep points X (P, D) and their targets y (P,) or (P, T)."""

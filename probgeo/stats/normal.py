@@ -1,5 +1,6 @@
 """The normal distribution on a manifold, with the error bar of its constant."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ class Draws(NamedTuple):
     points: np.ndarray
 
 
+@dataclass(eq=False, repr=False)
 class NormalOnManifold(DensityMixin, AtTheMean):
     """p(x) = exp(-1/2 u' P u) / C, with u the logarithm of x at the mean, a density by volume.
 
@@ -75,26 +77,15 @@ class NormalOnManifold(DensityMixin, AtTheMean):
     (5, 2)
     """
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        *,
-        mean: FrechetMean | None = None,
-        n_draws: int = 1000,
-        regularisation: float = 1e-6,
-        fraction: float = 0.1,
-        random_state: int = 0,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.mean = mean
-        self.n_draws = n_draws
-        self.regularisation = regularisation
-        self.fraction = fraction
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    manifold: Any = None
+    _: KW_ONLY
+    mean: FrechetMean | None = None
+    n_draws: int = 1000
+    regularisation: float = 1e-6
+    fraction: float = 0.1
+    random_state: int = 0
+    verbose: int = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "NormalOnManifold":
         """Mean and precision of X (P, D); weights count like repetitions."""

@@ -1,5 +1,6 @@
 """Principal geodesics: the directions in which data on a manifold vary most, with error bars."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from probgeo.stats.mean import FrechetMean
 from probgeo.stats.tangent import AtTheMean
 
 
+@dataclass(eq=False, repr=False)
 class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean):
     """Principal component analysis of the logarithms at the mean, in the inner product M(mean).
 
@@ -62,28 +64,16 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
     (1.0, (4, 1))
     """
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        n_components: int | None = 2,
-        *,
-        mean: FrechetMean | None = None,
-        method: Literal["linearised", "sampled"] = "linearised",
-        fraction: float = 0.1,
-        n_draws: int = 100,
-        random_state: int = 0,
-        verbose: Verbose = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.n_components = n_components
-        self.mean = mean
-        self.method = method
-        self.fraction = fraction
-        self.n_draws = n_draws
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    manifold: Any = None
+    n_components: int | None = 2
+    _: KW_ONLY
+    mean: FrechetMean | None = None
+    method: Literal["linearised", "sampled"] = "linearised"
+    fraction: float = 0.1
+    n_draws: int = 100
+    random_state: int = 0
+    verbose: Verbose = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "PrincipalGeodesics":
         """Mean and principal directions of X (P, D); weights count like repetitions."""

@@ -5,6 +5,7 @@ least. Gauss-Newton: the curve moves by X_i (dp, dv) at t_i, with X the solution
 equation linearised along the curve, and what is wanted there are the logarithms r_i of x_i.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ class Fitted(NamedTuple):
     value: float  # mean squared distance
 
 
+@dataclass(eq=False, repr=False)
 class GeodesicRegression(RegressorMixin, ManifoldEstimator):
     """A geodesic that follows a number: `fit(t, x)` with t (P,) or (P, 1) and points x (P, D).
 
@@ -71,20 +73,12 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
     ([1.0, -2.0], [[3.0, -5.0]])
     """
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        *,
-        max_iter: int = 50,
-        tol: float = 1e-5,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.max_iter = max_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    manifold: Any = None
+    _: KW_ONLY
+    max_iter: int = 50
+    tol: float = 1e-5
+    verbose: int = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GeodesicRegression":
         """Fit the curve to points y (P, D) at the numbers X (P,) or (P, 1)."""

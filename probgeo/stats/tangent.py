@@ -1,5 +1,6 @@
 """The tangent space at the mean: where statistics on a manifold become linear."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ class AtTheMean(ManifoldEstimator):
         return given
 
 
+@dataclass(eq=False, repr=False)
 class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean):
     """Logarithms at the mean, in orthonormal coordinates: features for linear methods.
 
@@ -110,20 +112,12 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean)
     True
     """
 
-    def __init__(
-        self,
-        manifold: Any = None,
-        *,
-        mean: FrechetMean | None = None,
-        fraction: float = 0.1,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.manifold = manifold
-        self.mean = mean
-        self.fraction = fraction
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    manifold: Any = None
+    _: KW_ONLY
+    mean: FrechetMean | None = None
+    fraction: float = 0.1
+    verbose: int = 0
+    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "TangentSpace":
         """Find the mean of X (P, D)."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from probgeo import metrics
-from probgeo.geometry.chains import RULES, Chains
+from probgeo.geometry.chains import ELEMENTS, Chains
 from probgeo.ragged import offsets_of
 
 
@@ -31,14 +31,14 @@ def random_chains(rng, J, dimension, members=3):
 
 def plain_points(chains):
     """Positions and velocities at all points, one at a time."""
-    rule = RULES[chains.nodes.shape[1] - 1]
+    element = ELEMENTS[chains.nodes.shape[1] - 1]
     x, v = [], []
     for m in range(len(chains)):
         for e in range(chains.offsets[m], chains.offsets[m + 1] - 1):
             h = chains.t[e + 1] - chains.t[e]
             (p, *dp), (q, *dq) = chains.nodes[e], chains.nodes[e + 1]
             ends = [p, h * dp[0], q, h * dq[0]] if dp else [p, q]
-            for shape, slope in zip(rule.shape, rule.slope, strict=True):
+            for shape, slope in zip(element.shape, element.slope, strict=True):
                 x.append(sum(a * u for a, u in zip(shape, ends, strict=True)))
                 v.append(sum(b * u for b, u in zip(slope, ends, strict=True)) / h)
     return np.array(x), np.array(v)
@@ -47,7 +47,7 @@ def plain_points(chains):
 def plain_energies(metric, chains):
     """The energy of every chain, by points that are computed one at a time."""
     density = metric.energies(*plain_points(chains))
-    weight, energies, n = chains.rule.weight, [], 0
+    weight, energies, n = chains.element.weight, [], 0
     for m in range(len(chains)):
         total = 0.0
         for e in range(chains.offsets[m], chains.offsets[m + 1] - 1):

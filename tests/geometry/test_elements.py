@@ -10,8 +10,8 @@ from probgeo.geometry.elements import (
     choose_nodes,
     estimate,
     extents,
+    from_fine_polygons,
     from_polygons,
-    graded,
     halved,
     refined,
 )
@@ -128,7 +128,7 @@ def test_meshes_get_nodes_where_the_error_is_made():
 def test_graded_meshes_are_fine_where_curves_bend():
     t = np.linspace(0.0, 1.0, 33)
     polygon = np.stack([t, np.tanh(20 * (t - 0.3))], axis=1)[None]
-    chains = graded(polygon, np.array([1e-3]), 6)
+    chains = from_fine_polygons(polygon, np.array([1e-3]), 6)
     steps = np.diff(chains.t)
     assert chains.t[0] == 0.0
     assert chains.t[-1] == 1.0

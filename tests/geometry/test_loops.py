@@ -24,9 +24,9 @@ def test_points_and_integrals(J, D):
 def assembled(metric, chains, damping):
     """Diagonal and upper blocks, and the right-hand side."""
     rows, J, D = chains.nodes.shape
-    F, rule, everyone = J * D, chains.rule, np.ones(len(chains), dtype=bool)
+    F, element, everyone = J * D, chains.element, np.ones(len(chains), dtype=bool)
     blocks = np.empty((rows, F, F)), np.empty((rows, F, F)), np.empty((rows, F))
-    tables = rule.shape, rule.slope, rule.weight
+    tables = element.shape, element.slope, element.weight
     terms = chains.terms(metric)
     loops.assemble(chains.t, chains.offsets, everyone, damping, *tables, *terms[1:], *blocks)
     return blocks
