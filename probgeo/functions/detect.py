@@ -215,15 +215,23 @@ class WrongShapeError(ValueError):
 
 def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> tuple[int, ...]:
     shape = getattr(got, "shape", None)
-    if shape is None or (wanted is not None and tuple(shape) != wanted):
-        described = type(got).__name__ if shape is None else tuple(shape)
+    is_array = isinstance(shape, tuple)  # distributions may have a method of that name
+    if not is_array or (wanted is not None and tuple(shape) != wanted):
+        described = tuple(shape) if is_array else type(got).__name__
         wanted_text = "an array" if wanted is None else f"shape {wanted}"
         raise WrongShapeError(
             f"{call.signature} must return {wanted_text} {where}, got {described}"
+            + ("" if is_array else _hint(call))
         )
     if "complex" in str(getattr(got, "dtype", "")):  # of any framework
         raise WrongShapeError(f"{call.signature} must return real numbers, got {got.dtype}")
     return tuple(shape)
+
+
+def _hint(call: _Call) -> str:
+    """For decoders that return a pair, a dict or a distribution."""
+    two = ": give its mean and std as two functions, Pullback(mean, std=std)"
+    return two if call.signature == "decoder(x)" else ""
 
 
 def _precision(out: Any) -> float:
@@ -235,7 +243,12 @@ def _precision(out: Any) -> float:
 def _try_jax(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
     from probgeo.functions.in_jax import traced
 
-    out, refers_to_tracers = traced(f, call.shapes, call.args)
+    try:
+        out, refers_to_tracers = traced(f, call.shapes, call.args)
+    except TypeError as error:
+        if "valid JAX type" not in str(error):
+            raise
+        raise WrongShapeError(f"{_line(error)}{_hint(call)}") from error
     if refers_to_tracers:
         raise TracedClosureError(
             f"{call.signature} refers to a value that JAX is tracing (inside jit, vmap or grad), "
