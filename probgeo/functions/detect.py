@@ -214,14 +214,13 @@ class WrongShapeError(ValueError):
 
 
 def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> tuple[int, ...]:
-    shape = getattr(got, "shape", None)
-    is_array = isinstance(shape, tuple)  # distributions may have a method of that name
-    if not is_array or (wanted is not None and tuple(shape) != wanted):
-        described = tuple(shape) if is_array else type(got).__name__
+    shape: Any = getattr(got, "shape", None)
+    if not isinstance(shape, tuple) or (wanted is not None and shape != wanted):
         wanted_text = "an array" if wanted is None else f"shape {wanted}"
+        is_array = isinstance(shape, tuple)  # distributions may have a method of that name
+        described = tuple(shape) if is_array else f"{type(got).__name__}{_hint(call)}"
         raise WrongShapeError(
             f"{call.signature} must return {wanted_text} {where}, got {described}"
-            + ("" if is_array else _hint(call))
         )
     if "complex" in str(getattr(got, "dtype", "")):  # of any framework
         raise WrongShapeError(f"{call.signature} must return real numbers, got {got.dtype}")
