@@ -69,10 +69,6 @@ def as_field(
     batch_shape : tuple
         Axes of the batch; row members are numbered along them, the last one fastest.
 
-    Returns
-    -------
-    Field
-
     Examples
     --------
     >>> import numpy as np
@@ -110,10 +106,6 @@ def as_row_function(
         What errors call it.
     out_shape : tuple, optional
         The shape that its value at one point must have.
-
-    Returns
-    -------
-    RowFunction
 
     Examples
     --------

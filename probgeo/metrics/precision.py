@@ -103,11 +103,6 @@ def radial_std(
     seed : int
         Of k-means.
 
-    Returns
-    -------
-    RadialPrecision
-        A function of codes.
-
     References
     ----------
     Arvanitidis, Hansen & Hauberg (2018), Latent space oddity.
