@@ -69,10 +69,6 @@ def as_field(
     batch_shape : tuple
         Axes of the batch; row members are numbered along them, the last one fastest.
 
-    Returns
-    -------
-    Field
-
     Examples
     --------
     >>> import numpy as np
@@ -110,10 +106,6 @@ def as_row_function(
         What errors call it.
     out_shape : tuple, optional
         The shape that its value at one point must have.
-
-    Returns
-    -------
-    RowFunction
 
     Examples
     --------
@@ -214,16 +206,23 @@ class WrongShapeError(ValueError):
 
 
 def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> tuple[int, ...]:
-    shape = getattr(got, "shape", None)
-    if shape is None or (wanted is not None and tuple(shape) != wanted):
-        described = type(got).__name__ if shape is None else tuple(shape)
+    shape: Any = getattr(got, "shape", None)
+    if not isinstance(shape, tuple) or (wanted is not None and shape != wanted):
         wanted_text = "an array" if wanted is None else f"shape {wanted}"
+        is_array = isinstance(shape, tuple)  # distributions may have a method of that name
+        described = tuple(shape) if is_array else f"{type(got).__name__}{_hint(call)}"
         raise WrongShapeError(
             f"{call.signature} must return {wanted_text} {where}, got {described}"
         )
     if "complex" in str(getattr(got, "dtype", "")):  # of any framework
         raise WrongShapeError(f"{call.signature} must return real numbers, got {got.dtype}")
     return tuple(shape)
+
+
+def _hint(call: _Call) -> str:
+    """For decoders that return a pair, a dict or a distribution."""
+    two = ": give its mean and std as two functions, Pullback(mean, std=std)"
+    return two if call.signature == "decoder(x)" else ""
 
 
 def _precision(out: Any) -> float:
@@ -235,7 +234,12 @@ def _precision(out: Any) -> float:
 def _try_jax(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
     from probgeo.functions.in_jax import traced
 
-    out, refers_to_tracers = traced(f, call.shapes, call.args)
+    try:
+        out, refers_to_tracers = traced(f, call.shapes, call.args)
+    except TypeError as error:
+        if "valid JAX type" not in str(error):
+            raise
+        raise WrongShapeError(f"{_line(error)}{_hint(call)}") from error
     if refers_to_tracers:
         raise TracedClosureError(
             f"{call.signature} refers to a value that JAX is tracing (inside jit, vmap or grad), "

@@ -26,15 +26,6 @@ def formula(what: str, ad: Any, f: Callable) -> Callable:
     return forms[form](ad, f)[part]
 
 
-def field_jacobian(ad: Any, f: Callable) -> Callable:
-    """J[m, i, j] = d f_i / d y^(m)_j of f(t, state, ...)."""
-
-    def jacobian(t: Any, state: Any, *args: Any) -> Any:
-        return ad.jacfwd(lambda y: f(t, y, *args))(state).swapaxes(0, 1)
-
-    return jacobian
-
-
 def of_metric(ad: Any, f: Callable) -> dict[str, Callable]:
     """Formulas of the quadratic form M(x) = f(x)."""
 

@@ -19,8 +19,6 @@ from probgeo.functions.memory import Memory, memory_of
 from probgeo.functions.rows import AT_ONCE, Form, RowFunction, in_blocks
 from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
 
-LEAST_ROWS = 16  # fewer cost as much: a call takes 7 microseconds, 16 rows of a small f take one
-
 
 def double_precision() -> AbstractContextManager:
     """JAX computes in float64 within."""
@@ -28,10 +26,11 @@ def double_precision() -> AbstractContextManager:
 
 
 def rounded_up(rows: int) -> int:
-    """The number of rows that a program is compiled for."""
-    if rows <= LEAST_ROWS:
-        return LEAST_ROWS
-    return max(64, 1 << (rows - 1).bit_length())
+    """The number of rows that a program is compiled for.
+
+    Fewer than 16 cost as much: a call takes 7 microseconds, 16 rows of a small f take one.
+    """
+    return 16 if rows <= 16 else max(64, 1 << (rows - 1).bit_length())
 
 
 class Program:
@@ -63,7 +62,7 @@ class Program:
         """Outputs (n, ...) at the columns (n, k_1), (n, k_2), ... of rows."""
         width = sum(column.shape[1] for column in columns)
         rows = max(1, AT_ONCE // max(width, self._numbers))
-        block = max(LEAST_ROWS, 1 << rows.bit_length() - 1)
+        block = max(16, 1 << rows.bit_length() - 1)
         if not leaves:
             return in_blocks(lambda *some: self._run(width, some, None, []), columns, block)
         given = (*columns, np.asarray(member))
@@ -236,9 +235,9 @@ def _formula(
         return jnp.asarray(get()(*arguments(*row)), float)
 
     def jacobian(*row: Any) -> jax.Array:
-        if hasattr(get(), "jacobian"):
-            return jnp.swapaxes(get().jacobian(*arguments(*row)), 0, 1)
-        return formulas.field_jacobian(jax, field)(*row)
+        given = hasattr(get(), "jacobian")
+        J = get().jacobian(*arguments(*row)) if given else jax.jacfwd(field, argnums=1)(*row)
+        return jnp.swapaxes(J, 0, 1)
 
     def by_args(t: jax.Array, state: jax.Array, leaves: list) -> tuple:
         def of_real(wanted: list) -> jax.Array:
@@ -320,7 +319,7 @@ def solve(metric: Any, x: Any, p: Any) -> jax.Array:
     return at_points(lambda x, p: jnp.linalg.solve(metric(x), p), x, p, result="d")
 
 
-def acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> jax.Array:
+def traced_acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> jax.Array:
     """c'' of the geodesic with c = x and c' = v, or what Eq. 2 prints for it."""
     of_metric = formulas.of_metric(jax, metric)
 

@@ -19,10 +19,6 @@ from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
 # is called with others: without the lock, decoders failed on two threads, now and then.
 ONE_AT_A_TIME = threading.Lock()
 
-# Outputs of a row count so many times less than for JAX: every operation of torch costs some tens
-# of microseconds by itself. Decoders to 784 numbers were fastest at some 250 rows at a time.
-CHEAP = 6
-
 
 def in_double_precision(f: Callable) -> Callable:
     """A module as a function of float64 tensors, with its parameters as they are now.
@@ -50,12 +46,6 @@ def in_single_precision(f: Callable) -> Callable:
     return lambda *arguments: f(*rebuilt(arguments, [narrow(x) for x in leaves_of(arguments)]))
 
 
-def device_of(f: Callable) -> torch.device:
-    """Where a module computes."""
-    first = next(f.parameters(), None) if isinstance(f, torch.nn.Module) else None
-    return torch.device("cpu") if first is None else first.device
-
-
 def evaluator(f: Callable) -> Callable:
     """f as a function of rows of NumPy, which are the leaves of its arguments."""
     rows = _Rows(f)
@@ -75,8 +65,9 @@ class _Rows:
     """Rows of NumPy through a formula of tensors and back, without gradients, in blocks."""
 
     def __init__(self, f: Callable, numbers: int = 1) -> None:
-        self.own, self.device = in_double_precision(f), device_of(f)
-        self.numbers = numbers
+        first = next(f.parameters(), None) if isinstance(f, torch.nn.Module) else None
+        self.device = torch.device("cpu") if first is None else first.device
+        self.own, self.numbers = in_double_precision(f), numbers
 
     def f(self, *arguments: Any) -> torch.Tensor:
         return self.own(*arguments).double()
@@ -100,7 +91,9 @@ class _Rows:
             with nullcontext() if free else ONE_AT_A_TIME, torch.no_grad():
                 return tuple(_to_numpy(out) for out in formula(*map(self.tensor, part)))
 
-        return in_blocks(some, arrays, max(1, AT_ONCE // max(width, self.numbers // CHEAP)))
+        # outputs count less than for JAX: every operation of torch takes tens of microseconds by
+        # itself, and decoders to 784 numbers were fastest at some 250 rows at a time
+        return in_blocks(some, arrays, max(1, AT_ONCE // max(width, self.numbers // 6)))
 
 
 def _to_numpy(out: torch.Tensor) -> np.ndarray:

@@ -63,10 +63,8 @@ class TorchFunction:
     Parameters
     ----------
     f : callable
-        As a right-hand side f(t, y), f(t, y, dy), each with `args` last if there are any: for n
-        rows t has shape (n,), y and dy have shape (n, D), so has what it returns, and arrays in
-        args have n in front. As a metric f(x), x of shape (n, D). Modules in single precision are
-        evaluated in double precision.
+        Called as that of `NumpyFunction`. Modules in single precision are evaluated in double
+        precision.
     """
 
     f: Callable

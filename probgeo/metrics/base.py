@@ -11,31 +11,28 @@ dM/dc. Eq. 2 of the paper prints another right-hand side (erratum 1), see `print
 
 import sys
 from abc import ABC, abstractmethod
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from probgeo._checks import is_traced
 from probgeo._repr import described
-from probgeo.functions.in_numpy import derivative
-from probgeo.metrics.inputs import unwrapped
-from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_vectors
-
-if TYPE_CHECKING:
-    from probgeo.metrics.function import MetricFunction
+from probgeo.functions import RowFunction, as_row_function
+from probgeo.functions.in_numpy import derivative, times
+from probgeo.metrics.inputs import asymmetry, unwrapped
+from probgeo.metrics.loops import (
+    ENERGY,
+    FIRST,
+    FORCE,
+    SECOND,
+    EnergyTerms,
+    solve_jacobians,
+    solve_vectors,
+)
 
 # attributes that hold what was worked out from the others: compiled functions, rearranged tensors
-CACHED = (
-    "_by_function",
-    "_decoders",
-    "_factors",
-    "_few",
-    "_full",
-    "_is_checked",
-    "_landmarks",
-    "_pulled_back",
-)
+CACHED = ("_by_dimension", "_few", "_full", "_is_checked", "_landmarks", "_pulled_back")
 
 
 class Metric(ABC):
@@ -83,18 +80,20 @@ class Metric(ABC):
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
         """M (n, D, D) at rows x (n, D)."""
-        return self._by_function.tensors_at(x)
+        return self._symmetric(x, self._rows(x).tensors(x))
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """L = v' M(x) v / 2 at rows x, v (n, D)."""
-        return self._by_function.energies(x, v)
+        return self._rows(x).energies(x, v)
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         """L with its first and, if asked for, second derivatives at rows x, v (n, D).
 
         NaN or infinite where there is no metric.
         """
-        return self._by_function.energy_terms(x, v, second)
+        terms = EnergyTerms(*self._rows(x).energy_terms(x, v, second))
+        self._symmetric(x, terms.vv)
+        return terms
 
     def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
         """L and its first derivatives; second ones that make Newton's method converge.
@@ -106,11 +105,17 @@ class Metric(ABC):
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """c'' (n, D) of geodesics with c = x and c' = v; NaN where M is not positive definite."""
-        return self._by_function.accelerations(x, v)
+        return self._accelerations(x, v)[0]
 
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Derivatives (n, 2, D, D) of c'': [:, 0] by x, [:, 1] by v."""
-        return self._by_function.acceleration_jacobians(x, v)
+        a, M = self._accelerations(x, v)
+        return solve_jacobians(M, self._rows(x).force_jacobians(x, v, a).swapaxes(1, 2))
+
+    def _accelerations(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        force, M = self._rows(x).forces(x, v)
+        self._symmetric(x, M)
+        return solve_vectors(M, force), M
 
     def inner(self, x: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """u' M(x) v (n,) at rows x, u, v (n, D)."""
@@ -134,36 +139,66 @@ class Metric(ABC):
         """M(x) v."""
         if is_traced(x, v):
             return jax_methods().at_points(lambda x, v: self(x) @ v, x, v, result="d")
-        x, v, shape = as_rows(x, v)
-        return np.einsum("nij,nj->ni", self.tensors_at(x), v).reshape(shape)
+        x, v, shape = broadcast_rows(x, v)
+        return times(self.tensors_at(x), v).reshape(shape)
 
     def solve(self, x: Any, p: Any) -> Any:
         """M(x)^-1 p; NaN where M(x) is not positive definite."""
         if is_traced(x, p):
             return jax_methods().solve(self, x, p)
-        x, p, shape = as_rows(x, p)
+        x, p, shape = broadcast_rows(x, p)
         return solve_vectors(self.tensors_at(x), p).reshape(shape)
 
     def energy(self, x: Any, v: Any) -> Any:
         """v' M(x) v, the squared speed of a curve at x with velocity v."""
         if is_traced(x, v):
             return jax_methods().at_points(lambda x, v: v @ self(x) @ v, x, v, result="")
-        x, v, shape = as_rows(x, v)
+        x, v, shape = broadcast_rows(x, v)
         return 2.0 * self.energies(x, v).reshape(shape[:-1])
 
     def acceleration(self, x: Any, v: Any) -> Any:
         """c'' of the geodesic with c = x and c' = v."""
         if is_traced(x, v):
-            return jax_methods().acceleration(self, x, v)
-        x, v, shape = as_rows(x, v)
+            return jax_methods().traced_acceleration(self, x, v)
+        x, v, shape = broadcast_rows(x, v)
         return self.accelerations(x, v).reshape(shape)
 
-    @cached_property
-    def _by_function(self) -> "MetricFunction":
-        """The rows' answers for a metric that is known by `__call__` alone."""
-        from probgeo.metrics.function import MetricFunction
+    # --- metrics that are known by a function x -> M(x) alone ---------------------------------
 
-        return MetricFunction(self.__call__, type(self).__name__)
+    def _rows(self, x: np.ndarray) -> RowFunction:
+        """The function, for rows (n, D)."""
+
+        def make(dimension: int) -> RowFunction:
+            made = self._found_out(dimension)
+            self._symmetric(x[:1], made.tensors(x[:1]))
+            return made
+
+        return self._kept(x.shape[1], make)
+
+    def _found_out(self, dimension: int) -> RowFunction:
+        return as_row_function(self.__call__, dimension, "metric", (dimension, dimension))
+
+    def _symmetric(self, x: np.ndarray, M: np.ndarray) -> np.ndarray:
+        """M at x, if it is symmetric: derivatives are those of v' M v, which sees nothing else."""
+        gaps, symmetric = asymmetry(M)
+        if not symmetric.all():
+            n = np.argmin(symmetric)
+            raise ValueError(
+                f"the metric {self._name} must be symmetric, but at x = {x[n]} it has entries that "
+                f"differ by {gaps[n]:.3g}"
+            )
+        return M
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _kept(self, dimension: int, make: Callable[[int], Any]) -> Any:
+        """What `make` has found out of the functions of a metric, for points of so many numbers."""
+        known = vars(self).setdefault("_by_dimension", {})
+        if dimension not in known:
+            known[dimension] = make(dimension)
+        return known[dimension]
 
 
 def array_module(x: Any) -> Any:
@@ -197,10 +232,6 @@ class ClosedForm(Metric):
     @abstractmethod
     def _formula(self, x: Any, xp: Any) -> Any:
         """M(x), with the functions of the array module `xp`."""
-
-    @abstractmethod
-    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        """L with its first and, if asked for, second derivatives at rows x, v (n, D)."""
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(self._formula(x, np))
@@ -273,7 +304,7 @@ def check_dimension(metric: Metric, dimension: int) -> None:
             f"the metric is one of {metric.dimension} dimensions, got points of {dimension}"
         )
     if is_function(metric):
-        metric._by_function.check(dimension)
+        metric.tensors_at(np.full((1, dimension), 0.5))
 
 
 def is_function(metric: Metric) -> bool:
@@ -281,7 +312,7 @@ def is_function(metric: Metric) -> bool:
     return type(metric).tensors_at is Metric.tensors_at
 
 
-def as_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+def broadcast_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """x and v, which broadcast, as rows (n, D), and the shape they had."""
     x, v = np.asarray(x, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if x.ndim == 0 or v.ndim == 0 or x.shape[-1] != v.shape[-1]:

@@ -17,9 +17,6 @@ import numpy as np
 from probgeo._checks import as_float_array, as_whole_number, is_traced
 from probgeo.metrics.base import array_module
 from probgeo.metrics.conformal import ConformallyFlat, ScaleTerms
-from probgeo.metrics.flat import Flat
-
-__all__ = ["Chart", "Flat", "HalfPlane", "PoincareBall", "Sphere"]
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -38,7 +35,7 @@ class Chart(ConformallyFlat):
     curvature: ClassVar[int]
 
     def __init__(self, dimension: int = 2) -> None:
-        object.__setattr__(self, "dimension", as_whole_number("dimension", dimension, 1))
+        vars(self).update(dimension=as_whole_number("dimension", dimension, 1))
 
     @abstractmethod
     def embed(self, x: Any) -> Any:

@@ -1,12 +1,14 @@
 """Local metrics from the clusters of a target (Sec. 5.2)."""
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
 from probgeo._checks import as_whole_number
-from probgeo.metrics.inputs import as_data
+from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.learners import Learner
 from probgeo.metrics.lmnn import as_labels, lmnn_diagonal
 from probgeo.metrics.local import LocalMetrics
 
@@ -55,7 +57,7 @@ def from_lmnn(
     >>> np.argmax(metric.tensors, axis=1).tolist()
     [0, 0, 0]
     """
-    data = as_data("X", X, least=2)
+    data = as_distinct_points("X", X, least=2)
     labels = _clusters(y, n_clusters, len(data), seed)
     names = np.unique(labels)
     fits = [
@@ -83,6 +85,32 @@ def from_lmnn(
     return LocalMetrics(centers, np.stack([fit.weights for fit in fits]), rho)
 
 
+@dataclass(eq=False, repr=False)
+class LargeMargin(Learner):
+    """Diagonal metrics that tell labels y apart, see `from_lmnn` for the settings.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> LargeMargin().fit(X, X[:, 0] > 0).metric_.centers.shape
+    (2, 2)
+    """
+
+    n_clusters: int | None = None
+    rho: float = 1.0
+    _: KW_ONLY
+    n_neighbors: int = 3
+    mu: float = 0.5
+    floor: float = 1e-2
+    tolerance: float = 1e-4
+    seed: int = 0
+
+    def learn(self, X: Any, y: Any = None) -> LocalMetrics:
+        if y is None:
+            raise ValueError("LargeMargin learns from labels: y must be given")
+        return from_lmnn(X, y, **self.get_params())
+
+
 def _clusters(y: Any, n_clusters: int | None, count: int, seed: int) -> np.ndarray:
     target, seed = as_labels("y", y), as_whole_number("seed", seed, 0)
     if n_clusters is not None:
@@ -100,7 +128,7 @@ def _clusters(y: Any, n_clusters: int | None, count: int, seed: int) -> np.ndarr
     if n_clusters is None:
         raise ValueError("n_clusters must be given for a target y of real numbers")
     wanted = as_whole_number("n_clusters", n_clusters, 2)
-    values = as_data("y", target.reshape(count, -1), least=wanted)
+    values = as_distinct_points("y", target.reshape(count, -1), least=wanted)
     from sklearn.cluster import KMeans  # slow to import, and needed only here
 
     return KMeans(wanted, n_init=10, random_state=seed).fit_predict(values)

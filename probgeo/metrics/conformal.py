@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probgeo.functions import RowFunction, as_row_function
+from probgeo.functions.in_numpy import times
 from probgeo.metrics import loops
 from probgeo.metrics.base import ClosedForm, Metric, array_module, as_metric, jax_methods
 from probgeo.metrics.flat import Flat
@@ -60,7 +61,7 @@ class ConformallyFlat(ClosedForm):
         # the Hessian of log scale
         bend = terms.alpha[:, None, None] * identity
         bend = bend + (terms.beta - terms.gamma**2)[:, None, None] * _outer(b, b)
-        turned = np.einsum("nij,nj->ni", bend, v)
+        turned = times(bend, v)
         by_x = 0.5 * _dot(v, v)[:, :, None] * bend - _outer(v, turned)
         by_v = _outer(g, v) - _outer(v, g) - _dot(g, v)[:, :, None] * identity
         return np.stack([by_x, by_v], axis=1)
@@ -95,8 +96,9 @@ class Conformal(Metric):
     base: Metric
 
     def __init__(self, scale: Callable, base: Any = None) -> None:
-        object.__setattr__(self, "factor", as_function("scale", scale))
-        object.__setattr__(self, "base", Flat() if base is None else as_metric(base))
+        vars(self).update(
+            factor=as_function("scale", scale), base=Flat() if base is None else as_metric(base)
+        )
 
     @property
     def dimension(self) -> int | None:
@@ -157,16 +159,12 @@ class Conformal(Metric):
         # B h = g, so that B dh = dg - (dB) h
         change = np.ascontiguousarray(bend - self.base.energy_terms(x, h).xv.swapaxes(1, 2))
         by_x = _outer(h, terms.by_x) + terms.energy[:, None, None] * loops.solve_rows(B, change)
-        by_x = by_x - _outer(v, np.einsum("nij,nj->ni", bend, v))
+        by_x = by_x - _outer(v, times(bend, v))
         by_v = _outer(h, terms.by_v) - _outer(v, g) - _dot(g, v)[:, :, None] * np.eye(x.shape[1])
         return self.base.acceleration_jacobians(x, v) + np.stack([by_x, by_v], axis=1)
 
     def _factor(self, x: np.ndarray) -> RowFunction:
-        D = x.shape[1]
-        found = vars(self).setdefault("_factors", {})
-        if D not in found:
-            found[D] = as_row_function(self.factor, D, "scale", ())
-        return found[D]
+        return self._kept(x.shape[1], lambda D: as_row_function(self.factor, D, "scale", ()))
 
 
 def _dot(u: np.ndarray, v: np.ndarray) -> np.ndarray:

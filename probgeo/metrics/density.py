@@ -42,9 +42,7 @@ class DensityMetric(Conformal):
 
     def __init__(self, log_density: Callable, price: Price, data: np.ndarray, base: Any) -> None:
         super().__init__(followed_by(log_density, price), base)
-        object.__setattr__(self, "log_density", log_density)
-        object.__setattr__(self, "price", price)
-        object.__setattr__(self, "data", data)
+        vars(self).update(log_density=log_density, price=price, data=data)
 
     @property
     def dimension(self) -> int:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_generator, as_whole_number
+from probgeo.functions.in_numpy import times
 from probgeo.metrics.base import ClosedForm, Metric
-from probgeo.metrics.inputs import as_data
+from probgeo.metrics.inputs import as_distinct_points
 from probgeo.metrics.learners import Learner
 from probgeo.metrics.loops import EnergyTerms, solve_vectors
 from probgeo.metrics.pullback import Pullback, newton_terms
@@ -53,7 +54,7 @@ class Ensemble(ClosedForm):
         sizes = sorted({m.dimension for m in made if m.dimension is not None})
         if len(sizes) > 1:
             raise ValueError(f"members must have the same number of dimensions, got {sizes}")
-        object.__setattr__(self, "members", made)
+        vars(self).update(members=made)
 
     @property
     def dimension(self) -> int | None:
@@ -76,7 +77,8 @@ class Ensemble(ClosedForm):
         return np.mean([member.energies(x, v) for member in self.members], axis=0)
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        return EnergyTerms(*_mean([m.energy_terms(x, v, second) for m in self.members]))
+        parts = [member.energy_terms(x, v, second) for member in self.members]
+        return EnergyTerms(*(np.mean(arrays, axis=0) for arrays in zip(*parts, strict=True)))
 
     def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
         decoders = [member for member in self.members if isinstance(member, Pullback)]
@@ -89,7 +91,7 @@ class Ensemble(ClosedForm):
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         tensors = [member.tensors_at(x) for member in self.members]
         own = [member.accelerations(x, v) for member in self.members]
-        force = np.mean([_times(M, a) for M, a in zip(tensors, own, strict=True)], axis=0)
+        force = np.mean([times(M, a) for M, a in zip(tensors, own, strict=True)], axis=0)
         return solve_vectors(np.mean(tensors, axis=0), force)
 
     def landmarks(self) -> np.ndarray:
@@ -110,14 +112,6 @@ def _member(number: int, member: Any) -> Metric:
     if not callable(member):
         raise TypeError(f"members[{number}] must be a metric or a decoder, got {member!r}")
     return Pullback(member)
-
-
-def _mean(parts: list) -> list[np.ndarray]:
-    return [np.mean(arrays, axis=0) for arrays in zip(*parts, strict=True)]
-
-
-def _times(M: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return np.einsum("nij,nj->ni", M, v)
 
 
 def bootstrap(
@@ -141,7 +135,7 @@ def bootstrap(
     >>> len(bootstrap(X, metrics.Mixture(n_components=2), n=3).members)
     3
     """
-    data, count = as_data("X", X), as_whole_number("n", n, 1)
+    data, count = as_distinct_points("X", X), as_whole_number("n", n, 1)
     learn = fit.learn if isinstance(fit, Learner) else fit
     if not callable(learn):
         raise TypeError(f"fit must be a learner or a function of data, got {fit!r}")

@@ -40,7 +40,7 @@ class Flat(ClosedForm):
                 raise ValueError(f"A must have shape (D, D), got {matrix.shape}")
             check_tensor("A", matrix)
             matrix = 0.5 * (matrix + matrix.T)
-        object.__setattr__(self, "A", matrix)
+        vars(self).update(A=matrix)
 
     @property
     def dimension(self) -> int | None:

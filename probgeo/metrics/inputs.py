@@ -18,7 +18,7 @@ def as_points(name: str, value: Any, least: int = 1) -> np.ndarray:
     return points
 
 
-def as_data(name: str, value: Any, least: int = 1) -> np.ndarray:
+def as_distinct_points(name: str, value: Any, least: int = 1) -> np.ndarray:
     """`value` as data (N, D) that do not all coincide."""
     data = as_points(name, value, least)
     if np.all(data == data[0]):

@@ -8,8 +8,7 @@ tunes `manifold__n_components`, `manifold__rho`, ...
 
 import inspect
 from abc import ABC, abstractmethod
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from probgeo.metrics.base import Metric
 
@@ -48,87 +47,3 @@ class Learner(ABC):
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({listed})"
-
-
-@dataclass(eq=False, repr=False)
-class Mixture(Learner):
-    """A metric from a mixture of Gaussians, see `from_mixture` for the settings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probgeo import FrechetMean
-    >>> X = np.random.default_rng(0).normal(size=(50, 2))
-    >>> mean = FrechetMean(Mixture(n_components=2)).fit(X)
-    >>> mean.manifold_.metric.centers.shape
-    (2, 2)
-    """
-
-    n_components: int = 10
-    rho: float = 1.0
-    _: KW_ONLY
-    regularisation: float = 1e-3
-    covariance_type: Literal["full", "diag"] = "full"
-    n_init: int = 1
-    max_iter: int = 500
-    seed: int = 0
-
-    def learn(self, X: Any, y: Any = None) -> Metric:
-        from probgeo.metrics import from_mixture
-
-        return from_mixture(X, **self.get_params())
-
-
-@dataclass(eq=False, repr=False)
-class LocalPCA(Learner):
-    """A metric from the covariances of neighbouring data, see `from_local_pca` for the settings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(50, 2))
-    >>> LocalPCA(n_centers=4).fit(X).metric_.centers.shape
-    (4, 2)
-    """
-
-    n_centers: int = 10
-    rho: float = 1.0
-    _: KW_ONLY
-    n_neighbors: int | None = None
-    n_components: int | None = None
-    regularisation: float = 1e-3
-    seed: int = 0
-
-    def learn(self, X: Any, y: Any = None) -> Metric:
-        from probgeo.metrics import from_local_pca
-
-        return from_local_pca(X, **self.get_params())
-
-
-@dataclass(eq=False, repr=False)
-class LargeMargin(Learner):
-    """Diagonal metrics that tell labels y apart, see `from_lmnn` for the settings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(40, 2))
-    >>> LargeMargin().fit(X, X[:, 0] > 0).metric_.centers.shape
-    (2, 2)
-    """
-
-    n_clusters: int | None = None
-    rho: float = 1.0
-    _: KW_ONLY
-    n_neighbors: int = 3
-    mu: float = 0.5
-    floor: float = 1e-2
-    tolerance: float = 1e-4
-    seed: int = 0
-
-    def learn(self, X: Any, y: Any = None) -> Metric:
-        from probgeo.metrics import from_lmnn
-
-        if y is None:
-            raise ValueError("LargeMargin learns from labels: y must be given")
-        return from_lmnn(X, y, **self.get_params())

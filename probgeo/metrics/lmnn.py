@@ -19,7 +19,7 @@ import numpy as np
 
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.functions.rows import AT_ONCE
-from probgeo.metrics.inputs import as_data
+from probgeo.metrics.inputs import as_distinct_points
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def lmnn_diagonal(
     >>> fit.converged, bool(fit.weights[0] > 20 * fit.weights[1])
     (True, True)
     """
-    data = as_data("X", X, least=2)
+    data = as_distinct_points("X", X, least=2)
     classes = _as_labels(labels, len(data))
     count = as_whole_number("n_neighbors", n_neighbors, 1)
     mu = as_positive("mu", mu)

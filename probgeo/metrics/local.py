@@ -49,9 +49,11 @@ class LocalMetrics(ByLoop):
 
     def __init__(self, centers: Any, tensors: Any, rho: Any = 1.0) -> None:
         points = as_points("centers", centers)
-        object.__setattr__(self, "centers", points)
-        object.__setattr__(self, "tensors", as_tensors("tensors", tensors, *points.shape))
-        object.__setattr__(self, "rho", as_positive("rho", rho, or_zero=True))
+        vars(self).update(
+            centers=points,
+            tensors=as_tensors("tensors", tensors, *points.shape),
+            rho=as_positive("rho", rho, or_zero=True),
+        )
 
     @property
     def dimension(self) -> int:
@@ -124,8 +126,8 @@ class LocalMetrics(ByLoop):
             return filled(local_loops.local_terms, (*given, *self._few, rho, (0,) * D), level)
         if self.is_diagonal:
             return filled(local_loops.local_terms_diagonal, (*given, self.tensors, rho), level)
-        # so many that their products M_k x stay in the cache
-        rows = max(1, min(AT_ONCE // K, local_loops.ONE_THREAD // D) // D)
+        # so many that their products M_k x stay in the cache, and that OpenBLAS takes one thread
+        rows = max(1, AT_ONCE // (D * max(K, D // 8)))
         by_blocks = local_loops.local_terms_by_blocks
         return filled(by_blocks, (*given, self.tensors, rho, rows), level)
 

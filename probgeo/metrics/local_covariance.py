@@ -44,9 +44,9 @@ class LocalCovariance(ByLoop):
     rho: float
 
     def __init__(self, X: Any, sigma: Any, rho: Any = 1e-3) -> None:
-        object.__setattr__(self, "X", as_points("X", X))
-        object.__setattr__(self, "sigma", as_positive("sigma", sigma))
-        object.__setattr__(self, "rho", as_positive("rho", rho))
+        vars(self).update(
+            X=as_points("X", X), sigma=as_positive("sigma", sigma), rho=as_positive("rho", rho)
+        )
 
     @property
     def dimension(self) -> int:

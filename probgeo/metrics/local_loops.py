@@ -18,10 +18,6 @@ from probgeo.metrics.loops import ENERGY, FORCE, SECOND
 # Weights are relative to the largest: smaller ones than round-off are lost in the sum.
 NEGLIGIBLE = float(np.log(np.finfo(float).eps))
 
-# Largest product of the three sizes of a matrix product that OpenBLAS computes on one thread: more
-# threads for so little work took up to a hundred times as long.
-ONE_THREAD = 2**18
-
 
 @loop
 def those_that_count(w: np.ndarray, best: float, active: np.ndarray) -> tuple[int, float]:
@@ -219,7 +215,9 @@ def local_terms_by_blocks(
         if level >= FORCE:
             blend = own[:U].reshape(U, D * D)
             weights, slopes = W[:R, :U].copy(), -rho * rise[:R, :U]
-            part = max(1, ONE_THREAD // (U * D * D))
+            # OpenBLAS computes products of so few numbers on one thread: more threads for so little
+            # work took up to a hundred times as long
+            part = max(1, 2**18 // (U * D * D))
             for r in range(0, R, part):
                 end = min(r + part, R)
                 n, m = start + r, start + end

@@ -1,11 +1,13 @@
 """Local metrics from local principal components."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
 from probgeo._checks import as_positive, as_whole_number
-from probgeo.metrics.inputs import as_data
+from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.learners import Learner
 from probgeo.metrics.local import LocalMetrics
 
 
@@ -48,7 +50,7 @@ def from_local_pca(
     (5, 2, 2)
     """
     count = as_whole_number("n_centers", n_centers, 1)
-    data = as_data("X", X, least=max(count, 2))
+    data = as_distinct_points("X", X, least=max(count, 2))
     N, D = data.shape
     near = min(N, max(2 * N // count, D + 1))
     if n_neighbors is not None:
@@ -68,6 +70,29 @@ def from_local_pca(
         order = np.argsort(np.sum((data - center) ** 2, axis=1), kind="stable")
         tensors.append(_inverse_covariance(data[order[:near]], kept, nugget))
     return LocalMetrics(centers, np.stack(tensors), rho)
+
+
+@dataclass(eq=False, repr=False)
+class LocalPCA(Learner):
+    """A metric from the covariances of neighbouring data, see `from_local_pca` for the settings.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> LocalPCA(n_centers=4).fit(X).metric_.centers.shape
+    (4, 2)
+    """
+
+    n_centers: int = 10
+    rho: float = 1.0
+    _: KW_ONLY
+    n_neighbors: int | None = None
+    n_components: int | None = None
+    regularisation: float = 1e-3
+    seed: int = 0
+
+    def learn(self, X: Any, y: Any = None) -> LocalMetrics:
+        return from_local_pca(X, **self.get_params())
 
 
 def _inverse_covariance(points: np.ndarray, kept: int, nugget: float) -> np.ndarray:

@@ -1,11 +1,13 @@
 """Local metrics from a mixture of Gaussians: the inverse covariances (Sec. 5.1)."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from probgeo._checks import as_positive, as_whole_number, one_of
-from probgeo.metrics.inputs import as_data
+from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.learners import Learner
 from probgeo.metrics.local import LocalMetrics
 
 
@@ -51,7 +53,7 @@ def from_mixture(
     steps = as_whole_number("max_iter", max_iter, 1)
     seed = as_whole_number("seed", seed, 0)
     one_of("covariance_type", covariance_type, ("full", "diag"))
-    data = as_data("X", X, least=max(count, 2))
+    data = as_distinct_points("X", X, least=max(count, 2))
     nugget = as_positive("regularisation", regularisation)
     from sklearn.mixture import GaussianMixture  # slow to import, and needed only here
 
@@ -66,3 +68,29 @@ def from_mixture(
         random_state=seed,
     ).fit((data - origin) / scale)
     return LocalMetrics(origin + scale * mixture.means_, mixture.precisions_ / scale**2, rho)
+
+
+@dataclass(eq=False, repr=False)
+class Mixture(Learner):
+    """A metric from a mixture of Gaussians, see `from_mixture` for the settings.
+
+    Examples
+    --------
+    >>> from probgeo import FrechetMean
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> mean = FrechetMean(Mixture(n_components=2)).fit(X)
+    >>> mean.manifold_.metric.centers.shape
+    (2, 2)
+    """
+
+    n_components: int = 10
+    rho: float = 1.0
+    _: KW_ONLY
+    regularisation: float = 1e-3
+    covariance_type: Literal["full", "diag"] = "full"
+    n_init: int = 1
+    max_iter: int = 500
+    seed: int = 0
+
+    def learn(self, X: Any, y: Any = None) -> LocalMetrics:
+        return from_mixture(X, **self.get_params())

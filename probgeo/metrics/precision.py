@@ -8,7 +8,7 @@ import numpy as np
 from probgeo._checks import as_float_array, as_positive, as_whole_number
 from probgeo._repr import described
 from probgeo.functions.composed import library_of
-from probgeo.metrics.inputs import as_data
+from probgeo.metrics.inputs import as_distinct_points
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -103,11 +103,6 @@ def radial_std(
     seed : int
         Of k-means.
 
-    Returns
-    -------
-    RadialPrecision
-        A function of codes.
-
     References
     ----------
     Arvanitidis, Hansen & Hauberg (2018), Latent space oddity.
@@ -120,7 +115,7 @@ def radial_std(
     >>> std(np.array([[0.0, 0.0], [9.0, 9.0]]))[:, 0].round(1).tolist()
     [0.1, 9.5]
     """
-    codes = as_data("Z", Z, least=2)
+    codes = as_distinct_points("Z", Z, least=2)
     squares = as_float_array("residuals", residuals) ** 2
     if squares.ndim < 2 or len(squares) != len(codes):
         raise ValueError(

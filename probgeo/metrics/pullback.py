@@ -15,10 +15,6 @@ from probgeo.metrics.families import Family, pulled_back_maps
 from probgeo.metrics.inputs import as_function, unwrapped
 from probgeo.metrics.loops import EnergyTerms, solve_jacobians, solve_vectors
 
-# Dimensions up to which all second derivatives of a decoder are cheaper than the third ones that
-# Newton's method needs: there are D^2 of them, and some 6 D passes through the decoder for those.
-FEW = 6
-
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Pullback(Metric):
@@ -72,10 +68,12 @@ class Pullback(Metric):
         family: Family | None = None,
     ) -> None:
         added = as_positive("regularisation", regularisation, or_zero=True)
-        object.__setattr__(self, "decoder", as_function("decoder", decoder))
-        object.__setattr__(self, "std", None if std is None else as_function("std", std))
-        object.__setattr__(self, "regularisation", added)
-        object.__setattr__(self, "family", family)
+        vars(self).update(
+            decoder=as_function("decoder", decoder),
+            std=None if std is None else as_function("std", std),
+            regularisation=added,
+            family=family,
+        )
         self._maps  # noqa: B018 (complains about a family that does not fit)
 
     @cached_property
@@ -135,10 +133,6 @@ class Pullback(Metric):
         )
 
     def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
-        """As `energy_terms`, without third derivatives of the decoder, if there are few dimensions.
-
-        See `newton_terms` of this module.
-        """
         if not self.has_products(x.shape[1]):
             return self.energy_terms(x, v)
         return newton_terms(self.products(x), v)
@@ -147,8 +141,11 @@ class Pullback(Metric):
         return max(f.precision for f in self._functions(np.empty((0, dimension))))
 
     def has_products(self, dimension: int) -> bool:
-        """Whether second derivatives of the decoder are all that Newton's method needs."""
-        return dimension <= FEW and self._form == "decoder"
+        """Whether second derivatives of the decoder are all that Newton's method gets.
+
+        There are D^2 of them; the third ones take some 6 D passes through the decoder.
+        """
+        return dimension <= 6 and self._form == "decoder"
 
     def products(self, x: np.ndarray) -> np.ndarray:
         """`RowFunction.products` of all outputs together; they add up."""
@@ -171,17 +168,17 @@ class Pullback(Metric):
         return solve_vectors(M, force), M
 
     def _functions(self, x: np.ndarray) -> list[RowFunction]:
-        D = x.shape[1]
-        found = vars(self).setdefault("_decoders", {})
-        if D not in found:
-            names = ["decoder", "std"]
-            made = [as_row_function(f, D, name) for f, name in zip(self._maps, names, strict=False)]
+        def make(D: int) -> list[RowFunction]:
+            named = zip(self._maps, ["decoder", "std"], strict=False)
+            made = [as_row_function(f, D, name) for f, name in named]
             self._check_rank(sum(int(np.prod(f.out_shape)) for f in made), D)
-            found[D] = made
+            return made
+
+        functions: list[RowFunction] = self._kept(x.shape[1], make)
         if len(x) and "_is_checked" not in vars(self):
-            _check_decoder(found[D][0], x, self.family)
-            object.__setattr__(self, "_is_checked", True)
-        return found[D]
+            _check_decoder(functions[0], x, self.family)
+            vars(self).update(_is_checked=True)
+        return functions
 
     def _check_rank(self, outputs: int, dimension: int) -> None:
         if outputs < dimension and self.regularisation == 0.0:

@@ -34,9 +34,11 @@ class ScoreMetric(ClosedForm):
     base: Metric
 
     def __init__(self, score: Callable, alpha: Any = 1.0, base: Any = None) -> None:
-        object.__setattr__(self, "score", as_function("score", score))
-        object.__setattr__(self, "alpha", as_positive("alpha", alpha, or_zero=True))
-        object.__setattr__(self, "base", Flat() if base is None else as_metric(base))
+        vars(self).update(
+            score=as_function("score", score),
+            alpha=as_positive("alpha", alpha, or_zero=True),
+            base=Flat() if base is None else as_metric(base),
+        )
 
     @property
     def dimension(self) -> int | None:
@@ -67,13 +69,13 @@ class ScoreMetric(ClosedForm):
 
     def _added(self, x: np.ndarray) -> RowFunction:
         """alpha^2 s s', as a function of x."""
-        D = x.shape[1]
-        found = vars(self).setdefault("_factors", {})
-        if D not in found:
+
+        def make(D: int) -> RowFunction:
             as_row_function(self.score, D, "score", (D,))  # errors name the user's function
             added = followed_by(self.score, Outer(self.alpha))
-            found[D] = as_row_function(added, D, "score", (D, D))
-        return found[D]
+            return as_row_function(added, D, "score", (D, D))
+
+        return self._kept(x.shape[1], make)
 
 
 def from_score(score: Callable, alpha: Any = 1.0, *, base: Any = None) -> ScoreMetric:

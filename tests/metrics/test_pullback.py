@@ -186,3 +186,24 @@ def test_modules_that_branch_or_are_unknown_are_no_chains():
     summed = followed_by(torch.nn.Linear(2, 2), lambda y: y.sum(1))
     for module in (Skips(), Decides(), torch.nn.Sequential(torch.nn.Softmax(1)), training, summed):
         assert layers_of(module) is None
+
+
+@pytest.mark.parametrize("kind", ["pair", "distribution", "JAX pair", "no array of JAX"])
+def test_decoders_that_return_mean_and_std_at_once_are_told_what_to_do(kind):
+    torch = pytest.importorskip("torch")
+
+    class Decoder(torch.nn.Module):
+        def forward(self, z):
+            return (z, z.exp()) if kind == "pair" else torch.distributions.Normal(z, 1.0)
+
+    functions = {"JAX pair": lambda z: (jnp.sin(z), z), "no array of JAX": lambda z: Plain(z)}
+    decoder = functions.get(kind) or Decoder().eval()
+    with pytest.raises(ValueError, match=r"give its mean and std as two .* Pullback\(mean, std="):
+        metrics.Pullback(decoder)(np.zeros((3, 2)))
+
+
+class Plain:
+    """What distributions of JAX are that are no trees of arrays."""
+
+    def __init__(self, mean):
+        self.mean = jnp.sin(mean)
