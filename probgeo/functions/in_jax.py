@@ -167,6 +167,15 @@ class JaxField(Field):
     def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
         return list(self._run("by_args", t, state, member)) if self.n_parameters else []
 
+    def linearised(
+        self, t: np.ndarray, state: np.ndarray, member: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        values, jacobians, by_first = self._run("linearised", t, state, member)
+        return values, jacobians, by_first
+
+    def with_first(self, leaf: np.ndarray) -> "JaxField":
+        return super().with_first(_on_device([leaf])[0])
+
     def stages(
         self,
         t: np.ndarray,
@@ -240,6 +249,9 @@ def _formula(
             return jnp.swapaxes(get().jacobian(*arguments(*row)), 0, 1)
         return formulas.field_jacobian(jax, field)(*row)
 
+    def by_first(t: jax.Array, state: jax.Array, leaves: list) -> jax.Array:
+        return jax.jacfwd(lambda first: field(t, state, [first, *leaves[1:]]))(leaves[0])
+
     def by_args(t: jax.Array, state: jax.Array, leaves: list) -> tuple:
         def of_real(wanted: list) -> jax.Array:
             given = iter(wanted)
@@ -255,6 +267,7 @@ def _formula(
         "jacobians": lambda *row: (jacobian(*row),),
         "both": lambda *row: (field(*row), jacobian(*row)),
         "by_args": by_args,
+        "linearised": lambda *row: (field(*row), jacobian(*row), by_first(*row)),
     }
     return lambda row, leaves: outputs[what](row[0], row[1:].reshape(order, dimension), leaves)
 
@@ -345,9 +358,14 @@ def pulled_back(f: Any, x: Any, form: Form) -> tuple[jax.Array, int]:
 
 
 def _on_device(leaves: list[np.ndarray]) -> list:
-    """Arrays with a row a member, their number rounded up, where programs find them."""
+    """Arrays with a row a member, their number rounded up, where programs find them.
+
+    Small ones stay where they are: bringing them takes 50 microseconds, and one with every call.
+    """
+    padded = [np.resize(leaf, (rounded_up(len(leaf)), *leaf.shape[1:])) for leaf in leaves]
+    if sum(leaf.size for leaf in padded) <= AT_ONCE:
+        return padded
     with double_precision(), jax.ensure_compile_time_eval():
-        padded = [np.resize(leaf, (rounded_up(len(leaf)), *leaf.shape[1:])) for leaf in leaves]
         return [jax.device_put(leaf, quick_device()) for leaf in padded]
 
 

@@ -241,3 +241,48 @@ def substitute(
                         for c in range(P):
                             total -= upper[r, i, 3 * n + c] * p[m, c, j]
                         z[r, i, j] = total / upper[r, i, i]
+
+
+@loop
+def moved(
+    offsets: np.ndarray,
+    by: np.ndarray,
+    y: np.ndarray,
+    v: np.ndarray,
+    p: np.ndarray,
+    step_y: np.ndarray,
+    step_v: np.ndarray,
+    step_p: np.ndarray,
+    new_y: np.ndarray,
+    new_v: np.ndarray,
+    new_p: np.ndarray,
+) -> None:
+    """States (rows, q, D), v (E, k, D) and parameters (B, P) plus by (B,) times a step."""
+    for m in range(len(by)):
+        for n in range(offsets[m], offsets[m + 1]):
+            for d in range(y.shape[1]):
+                for i in range(y.shape[2]):
+                    new_y[n, d, i] = y[n, d, i] + by[m] * step_y[n, d, i]
+        for e in range(offsets[m] - m, offsets[m + 1] - m - 1):
+            for j in range(v.shape[1]):
+                for i in range(v.shape[2]):
+                    new_v[e, j, i] = v[e, j, i] + by[m] * step_v[e, j, i]
+        for a in range(p.shape[1]):
+            new_p[m, a] = p[m, a] + by[m] * step_p[m, a]
+
+
+@loop
+def largest_of_parts(offsets: np.ndarray, y: np.ndarray, p: np.ndarray, sizes: np.ndarray) -> None:
+    """Raise sizes (B, q + P) to those of derivatives (rows, q, D) and parameters (B, P)."""
+    q = y.shape[1]
+    for m in range(len(sizes)):
+        for n in range(offsets[m], offsets[m + 1]):
+            for d in range(q):
+                for i in range(y.shape[2]):
+                    size = abs(y[n, d, i])
+                    if not size <= sizes[m, d] and sizes[m, d] == sizes[m, d]:  # NaN stays
+                        sizes[m, d] = size
+        for a in range(p.shape[1]):
+            size = abs(p[m, a])
+            if not size <= sizes[m, q + a] and sizes[m, q + a] == sizes[m, q + a]:
+                sizes[m, q + a] = size
