@@ -151,6 +151,7 @@ class JaxField(Field):
         self._form = (order, dimension, tree, tuple(is_real(leaf) for leaf in leaves))
         self._leaves = _on_device(leaves)
         self._memory = memory_of(f)
+        self._programs: dict[str, Program] = {}
 
     def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
         return self._run("values", t, state, member)[0]
@@ -200,10 +201,12 @@ class JaxField(Field):
     def _run(
         self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        memory, form = self._memory, self._form
-        program = memory.note(
-            (what, *form), lambda: Program(_formula(what, memory.function, *form))
-        )
+        program = self._programs.get(what)
+        if program is None:
+            memory, form = self._memory, self._form
+            program = self._programs[what] = memory.note(
+                (what, *form), lambda: Program(_formula(what, memory.function, *form))
+            )
         n = len(t)
         columns = (np.reshape(t, (n, 1)), np.reshape(state, (n, self.order * self.dimension)))
         return program(columns, member, self._leaves)

@@ -92,6 +92,15 @@ class PiecewisePosterior(Posterior):
     def nodes(self, member: int) -> np.ndarray:
         return self.t[self.offsets[member] : self.offsets[member + 1]]
 
+    def is_surely_finite(self) -> bool:
+        if not len(self.t):
+            return True
+        # k(t, t) is below the variance of an integrated Brownian motion
+        longest, free = self.t.max() - self.t.min(), 0.0 if self.free is None else self.free.max()
+        with np.errstate(over="ignore", invalid="ignore"):
+            highest = longest ** (2 * self.order + 1) + free
+            return bool(np.isfinite(np.square(np.abs(self.envelope).max()) * highest))
+
     def take(self, members: np.ndarray) -> "PiecewisePosterior":
         offsets, t, envelope = take(self.offsets, members, self.t, self.envelope)
         elements = rows_of(elements_of(self.offsets), members)

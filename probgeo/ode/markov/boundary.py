@@ -12,6 +12,7 @@ import numpy as np
 
 from probgeo.ode.curve import OK, SINGULAR, STALLED, TOO_COARSE, Curve, collected
 from probgeo.ode.guess import guess_samples, sample_states
+from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov.collocation import Chains, Linearised, basis, largest_of, pieces
 from probgeo.ode.markov.errors import Bars, Errors, error_bars, estimated_errors, is_doubtful
 from probgeo.ode.markov.mesh import MOST, on_mesh, remeshed, wanted
@@ -357,17 +358,9 @@ def log_evidence(curves: Chains) -> np.ndarray:
     If y'' is a Brownian motion of scale s, increments of accelerations over times dt are
     independent N(0, s^2 dt); s^2 = mean of increment^2 / dt is its maximum likelihood estimate.
     """
-    E, k, D = curves.v.shape
-    times = (curves.t[curves.left][:, None] + curves.h[:, None] * curves.basis.gauss).ravel()
-    v = curves.v.reshape(E * k, D)
-    dt, rise = np.diff(times), np.diff(v, axis=0)
-    own = np.ones(E * k - 1, dtype=bool)
-    own[k * curves.elements[1:-1] - 1] = False
-    dt = np.where(own, dt, 1.0)
-    squares = np.where(own, (rise**2).sum(axis=1) / dt, 0.0)
-    starts = k * curves.elements[:-1]
-    padded = [np.append(x, 0.0) for x in (squares, np.where(own, np.log(dt), 0.0))]
-    total, logs = (np.add.reduceat(x, starts) for x in padded)
+    _, k, D = curves.v.shape
+    total, logs = np.empty(curves.count), np.empty(curves.count)
+    loops.increments(curves.t, curves.offsets, curves.v, curves.basis.gauss, total, logs)
     number = (k * np.diff(curves.elements) - 1) * D
     with np.errstate(invalid="ignore"):
         scale = np.maximum(total / number, np.finfo(float).tiny)

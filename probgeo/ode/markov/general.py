@@ -28,7 +28,7 @@ from probgeo.ode.markov import general_loops as loops
 from probgeo.ode.markov.boundary import log_evidence
 from probgeo.ode.markov.collocation import is_everyone, largest_of
 from probgeo.ode.markov.defect import DRAWS, random_signs
-from probgeo.ode.markov.errors import DECAY
+from probgeo.ode.markov.errors import smoothed
 from probgeo.ode.markov.mesh import wanted
 from probgeo.ode.markov.newton import FAST, ROUNDING, SHORTEST
 from probgeo.ode.markov.orbits import LinearisedOrbits, Orbits, Step, pieces, rule
@@ -77,12 +77,12 @@ def first_curves(
     N = len(s)
     inside = (s[:-1, None] + np.diff(s)[:, None] * rule(k, q).gauss).ravel()
     own = _lines(problem, members) if samples is None else samples[members]
-    at_nodes, at_gauss = sample_states(own, s), sample_states(own, inside)
+    states = sample_states(own, np.concatenate([s, inside]))
     y, v = np.zeros((B, N, q, D)), np.zeros((B, N - 1, k, D))
     for m in range(min(q, 3)):
-        y[:, :, m] = at_nodes[m]
+        y[:, :, m] = states[m][:, :N]
     if q < 3:
-        v[:] = at_gauss[q].reshape(v.shape)
+        v[:] = states[q][:, N:].reshape(v.shape)
     offsets = np.arange(B + 1) * N
     kept = offsets[:-1, None] + np.concatenate([[0], np.cumsum(counts)])
     flat = y.reshape(B * N, q, D), v.reshape(-1, k, D)
@@ -105,7 +105,7 @@ def _lines(problem: ConditionedProblem, members: np.ndarray) -> np.ndarray:
 class System:
     """The equations of some members (B,) of a problem, in time from 0 to 1.
 
-    `own` are their numbers in the field, `first` all parameters that the field started with, `units`
+    `own` are their numbers in the field, `first` all the parameters that it started with, `units`
     (q,) the powers of the duration.
     """
 
@@ -367,27 +367,25 @@ def error_bars(problem: ConditionedProblem, curves: Orbits, errors: np.ndarray) 
 
     Ends at which no condition gives the curve have errors too, as large as elsewhere.
     """
-    E, count, D = errors.shape
+    E, count, _ = errors.shape
     s = (np.arange(count) + 0.5) / count
-    t = problem.t0 + problem.duration * curves.t
-    at = t[curves.left][:, None] + (t[curves.left + 1] - t[curves.left])[:, None] * s
-    shape = Shape.on(t, curves.offsets, min(problem.order, 2), True)
-    member = np.repeat(curves.member, count)
-    variances = shape.cov(member, at.ravel(), at.ravel())[:, 0, 0].reshape(E, count)
+    line = (curves.t[curves.left][:, None] + curves.h[:, None] * s)[..., None]
+    if problem.order == 1:
+        member, at = np.repeat(curves.member, count), line.ravel()
+        shape = Shape.on(curves.t, curves.offsets, 1, True)
+        variances = shape.cov(member, at, at)[:, 0, 0].reshape(E, count)
+    else:
+        variances = np.empty((E, count))
+        boundary_loops.pinned_variances(curves.t, curves.offsets, s, variances)
+    variances *= problem.duration ** (2 * min(problem.order, 2) + 1)
     number = np.diff(curves.elements)
     mean = np.add.reduceat(variances.mean(axis=1), curves.elements[:-1]) / number
     free = mean[:, None, None] * ~problem.conditions.known
-    line = (at - problem.t0)[..., None] / problem.duration
     own = free[curves.member]
     k = variances[..., None] + (1 - line) ** 2 * own[:, None, 0] + line**2 * own[:, None, 1]
     floor = (8 * np.finfo(float).eps * curves.size()) ** 2
     sizes = np.sqrt(np.mean((errors**2 + floor[curves.member][:, None, None]) / k, axis=1))
-    boundary_loops.smooth(curves.elements, sizes, DECAY)
-    sums, counts = np.zeros((len(t), D)), np.zeros((len(t), 1))
-    for rows in (curves.left, curves.left + 1):
-        sums[rows] += sizes
-        counts[rows] += 1.0
-    envelope = sums / counts
+    envelope = smoothed(curves, sizes)
     largest = curves.largest((sizes * np.sqrt(k.max(axis=1))).max(axis=1))
     scale = np.add.reduceat(sizes.mean(axis=1), curves.elements[:-1]) / number
     return Bars(envelope, free, largest, scale)

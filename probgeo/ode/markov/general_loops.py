@@ -196,10 +196,13 @@ def factorise(
 
 
 @loop
-def reduce_columns(kept: np.ndarray, reflectors: np.ndarray, columns: np.ndarray) -> None:
+def reduce_columns(
+    kept: np.ndarray, reflectors: np.ndarray, columns: np.ndarray, ends: np.ndarray
+) -> None:
     """The right-hand sides c (E, n, C) turned as `factorise` turned the rows, in place.
 
-    Afterwards element r - 1 has that of node r, the last element of a segment that of its ends.
+    Afterwards element r - 1 has that of node r, the last element of a segment that of its ends,
+    which goes into ends (B, n (J - 1) or more, C) as well.
     """
     n, C = columns.shape[1], columns.shape[2]
     for m in range(kept.shape[0]):
@@ -217,17 +220,32 @@ def reduce_columns(kept: np.ndarray, reflectors: np.ndarray, columns: np.ndarray
                             top[i, j] -= reflectors[r, i, c] * total
                         for i in range(n):
                             below[i, j] -= reflectors[r, n + i, c] * total
+            for i in range(n):
+                for j in range(C):
+                    ends[m, s * n + i, j] = columns[kept[m, s + 1] - 1 - m, i, j]
 
 
 @loop
 def substitute(
-    kept: np.ndarray, upper: np.ndarray, columns: np.ndarray, p: np.ndarray, z: np.ndarray
+    kept: np.ndarray,
+    upper: np.ndarray,
+    columns: np.ndarray,
+    found: np.ndarray,
+    z: np.ndarray,
+    moved: np.ndarray,
 ) -> None:
-    """States z (rows, n, C) between the kept nodes, given those and parameters p (B, P, C)."""
+    """States z (rows, n, C), given those of the kept nodes and the parameters, found (B, S, C).
+
+    moved (E, n + P, C) are states at the left of elements, then parameters.
+    """
     n, C = columns.shape[1], columns.shape[2]
-    P = p.shape[1]
+    J = kept.shape[1]
+    P = found.shape[1] - n * J
     for m in range(kept.shape[0]):
-        for s in range(kept.shape[1] - 1):
+        p = found[m, n * J :]
+        for s in range(J):
+            z[kept[m, s]] = found[m, n * s : n * (s + 1)]
+        for s in range(J - 1):
             a, b = kept[m, s], kept[m, s + 1]
             for r in range(b - 1, a, -1):
                 for i in range(n - 1, -1, -1):
@@ -239,8 +257,11 @@ def substitute(
                             total -= upper[r, i, n + c] * z[a, c, j]
                             total -= upper[r, i, 2 * n + c] * z[r + 1, c, j]
                         for c in range(P):
-                            total -= upper[r, i, 3 * n + c] * p[m, c, j]
+                            total -= upper[r, i, 3 * n + c] * p[c, j]
                         z[r, i, j] = total / upper[r, i, i]
+            for r in range(a, b):
+                moved[r - m, :n] = z[r]
+                moved[r - m, n:] = p
 
 
 @loop

@@ -102,6 +102,8 @@ class Orbits(Chains):
 
     @classmethod
     def joined(cls, parts: Sequence["Orbits"]) -> "Orbits":
+        if len(parts) == 1:
+            return parts[0]
         counts = np.concatenate([part.sizes for part in parts])
         offsets = offsets_of(counts)
         firsts = np.cumsum([0] + [len(part.t) for part in parts])
@@ -300,17 +302,15 @@ class LinearisedOrbits:
         columns = np.empty((E, n, C))
         loops.transfer(c.h, local, c.rule.at_end, c.order, 0, columns)
         columns += gaps
-        loops.reduce_columns(c.kept, self.reflectors, columns)
-        last = c.kept[:, 1:] - 1 - np.arange(B)[:, None]
-        right = np.concatenate([columns[last].reshape(B, -1, C), missed], axis=1)
+        right = np.empty((B, n * J + P, C))
+        right[:, n * (J - 1) :] = missed
+        loops.reduce_columns(c.kept, self.reflectors, columns, right)
         found = _solved(self.border, right)
-        z = np.zeros((len(c.t), n, C))
-        z[c.kept] = found[:, : n * J].reshape(B, J, n, C)
-        p = np.ascontiguousarray(found[:, n * J :])
-        loops.substitute(c.kept, self.upper, columns, p, z)
-        moved = np.concatenate([z[c.left], p[c.member]], axis=1)
-        v = local + times(self.responses, moved, D)
-        return Step(z.reshape(-1, c.order, D, C), v.reshape(E, k, D, C), p.reshape(B, P, C))
+        z, moved = np.empty((len(c.t), n, C)), np.empty((E, n + P, C))
+        loops.substitute(c.kept, self.upper, columns, found, z, moved)
+        v = times(self.responses, moved, D)
+        v += local
+        return Step(z.reshape(-1, c.order, D, C), v.reshape(E, k, D, C), found[:, n * J :])
 
     def is_singular(self) -> np.ndarray:
         """Whether the equations cannot be told from singular ones, by member."""
