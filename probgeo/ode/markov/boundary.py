@@ -46,7 +46,9 @@ def solve_boundary(problem: Problem, solver: "Markov", guess: Any = None) -> Cur
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(problem, solver, members, start.take(members)).run()
 
-    parts = in_chunks(work, problem.count, most=min(1024, members_at_a_time(bytes_a_member)))
+    most = min(1024, members_at_a_time(bytes_a_member))
+    progress = None if problem.count > 1 else False  # a bar of one curve would say nothing
+    parts = in_chunks(work, problem.count, most=most, progress=progress)
     return collected([answer for part in parts for answer in part], problem.batch_shape)
 
 

@@ -55,7 +55,9 @@ def solve_general(problem: ConditionedProblem, solver: "Markov", guess: Any = No
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(problem, solver, members, samples).run()
 
-    parts = in_chunks(work, problem.count, most=min(1024, members_at_a_time(bytes_a_member)))
+    most = min(1024, members_at_a_time(bytes_a_member))
+    progress = None if problem.count > 1 else False  # a bar of one curve would say nothing
+    parts = in_chunks(work, problem.count, most=most, progress=progress)
     return collected([answer for part in parts for answer in part], problem.batch_shape)
 
 
@@ -278,7 +280,7 @@ def _sizes(curves: Orbits, step: Step) -> np.ndarray:
     A derivative by time from 0 to 1 that is smaller than those below it counts for as little.
     """
     q = curves.order
-    sizes = np.full((curves.count, q + curves.p.shape[1]), np.finfo(float).tiny)
+    sizes = np.full((curves.count, q + curves.p.shape[1]), 1e-300)
     loops.largest_of_parts(curves.offsets, curves.y, curves.p, sizes)
     loops.largest_of_parts(curves.offsets, step.z, step.p, sizes)
     np.maximum.accumulate(sizes[:, :q], axis=1, out=sizes[:, :q])

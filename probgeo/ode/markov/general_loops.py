@@ -52,6 +52,34 @@ def states_at(
 
 
 @loop
+def gaps(
+    t: np.ndarray,
+    offsets: np.ndarray,
+    z: np.ndarray,
+    v: np.ndarray,
+    at_end: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """States at the right of elements, with at_end (q, k), less those at the nodes: (E, q D)."""
+    q, D = z.shape[1], z.shape[2]
+    for m in range(len(offsets) - 1):
+        for n in range(offsets[m], offsets[m + 1] - 1):
+            e = n - m
+            h = t[n + 1] - t[n]
+            for d in range(q):
+                for i in range(D):
+                    total = 0.0
+                    for j in range(v.shape[1]):
+                        total += at_end[d, j] * v[e, j, i]
+                    total *= h ** (q - d)
+                    factor = 1.0
+                    for a in range(q - d):
+                        total += factor * z[n, d + a, i]
+                        factor *= h / (a + 1)
+                    out[e, d * D + i] = total - z[n + 1, d, i]
+
+
+@loop
 def assemble(
     h: np.ndarray,
     jacobians: np.ndarray,

@@ -8,7 +8,6 @@ conditions and of p. Time runs from 0 to 1, derivatives are by that time.
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -29,14 +28,13 @@ SINGULAR_FROM = 1e12  # condition number: fewer than four digits are left of a d
 class Rule(NamedTuple):
     """G^m_j of k Gauss points and order q, at places of an element.
 
-    gauss (k,); within (q, k, k) at these; end (1,) with at_end (q, k); middle (1,) with at_middle
+    gauss (k,); within (q, k, k) at these; at_end (q, k) at 1; middle (1,) with at_middle
     (q, 1, k); look (P,) with at_look (q, P, k); coefficients (k + q, k) of G^0_j by powers of s;
     halves (2 k, k): from values at the Gauss points to those at the ones of both halves
     """
 
     gauss: np.ndarray
     within: np.ndarray
-    end: np.ndarray
     at_end: np.ndarray
     middle: np.ndarray
     at_middle: np.ndarray
@@ -52,7 +50,7 @@ def rule(k: int, q: int) -> Rule:
     x = legendre.leggauss(k)[0]
     unit = np.linalg.inv(legendre.legvander(x, k - 1))
     integrated = [legendre.legint(unit, q - m, lbnd=-1) / 2.0 ** (q - m) for m in range(q)]
-    look, end, middle = (np.arange(4) + 0.5) / 4, np.ones(1), np.full(1, 0.5)
+    look, middle = (np.arange(4) + 0.5) / 4, np.full(1, 0.5)
 
     def at(s: np.ndarray) -> np.ndarray:
         return np.stack([legendre.legval(2 * s - 1, series).T for series in integrated])
@@ -62,8 +60,7 @@ def rule(k: int, q: int) -> Rule:
     return Rule(
         (x + 1) / 2,
         at((x + 1) / 2),
-        end,
-        np.ascontiguousarray(at(end)[:, 0]),
+        np.ascontiguousarray(at(np.ones(1))[:, 0]),
         middle,
         at(middle),
         look,
@@ -120,8 +117,8 @@ class Orbits(Chains):
 
     def with_values(self, values: "Step") -> "Orbits":
         """Other curves on the same meshes, about which nothing is found out twice."""
-        other = copy(self)
-        other.__dict__.update(y=values.z, v=values.v, p=values.p)
+        other = object.__new__(Orbits)
+        other.__dict__.update(self.__dict__, y=values.z, v=values.v, p=values.p)
         return other
 
     def changed(self, step: "Step", by: np.ndarray) -> "Orbits":
@@ -141,11 +138,9 @@ class Orbits(Chains):
 
     def gaps(self) -> np.ndarray:
         """States at the right of elements as these say, less those at the nodes: (E, n)."""
-        E, _, D = self.v.shape
-        at, states = np.empty((E, 1)), np.empty((E, 1, self.order, D))
-        one, integrals = self.rule.end, self.rule.at_end[:, None]
-        loops.states_at(self.t, self.offsets, self.y, self.v, one, integrals, at, states)
-        return (states[:, 0] - self.y[self.left + 1]).reshape(E, -1)
+        out = np.empty((len(self.v), self.order * self.v.shape[2]))
+        loops.gaps(self.t, self.offsets, self.y, self.v, self.rule.at_end, out)
+        return out
 
     def at_kept(self) -> np.ndarray:
         """States (B, J, q, D) at the times of the conditions."""
