@@ -365,7 +365,9 @@ def _on_device(leaves: list[np.ndarray]) -> list:
 
     Small ones stay where they are: bringing them takes 50 microseconds, and one with every call.
     """
-    padded = [np.resize(leaf, (rounded_up(len(leaf)), *leaf.shape[1:])) for leaf in leaves]
+    padded = [np.zeros((rounded_up(len(x)), *x.shape[1:]), dtype=x.dtype) for x in leaves]
+    for leaf, own in zip(padded, leaves, strict=True):
+        leaf[: len(own)] = own
     if sum(leaf.size for leaf in padded) <= AT_ONCE:
         return padded
     with double_precision(), jax.ensure_compile_time_eval():

@@ -513,7 +513,9 @@ def _check_rank(conditions: Conditions, counts: list[tuple[str, int]]) -> None:
     """That no linear condition follows from, or contradicts, the others."""
     L, *rest = conditions.matrix.shape
     flat = conditions.matrix.reshape(L, int(np.prod(rest)))
-    if np.linalg.matrix_rank(flat) == L:
+    used = flat != 0
+    different = used.any(axis=1).all() and (used.sum(axis=0) <= 1).all()  # no number in two rows
+    if different or np.linalg.matrix_rank(flat) == L:
         return
     names = [name for name, count in counts for _ in range(count)]
     for row in range(1, len(flat)):

@@ -6,6 +6,7 @@ the error bars are as small as asked for. Members that Newton's method cannot so
 finer meshes, then with an ODE that is turned on slowly, y'' = share * f.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,15 @@ from probgeo.ode.markov.errors import Bars, Errors, error_bars, estimated_errors
 from probgeo.ode.markov.mesh import MOST, on_mesh, remeshed, wanted
 from probgeo.ode.markov.newton import Equations, Iteration, Settled
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ode.problem import Problem
-from probgeo.ragged import in_chunks, joined, members_at_a_time, offsets_of, rows_of
+from probgeo.ode.problem import ConditionedProblem, Problem
+from probgeo.ragged import (
+    blas_on_one_thread,
+    in_chunks,
+    joined,
+    members_at_a_time,
+    offsets_of,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
@@ -46,9 +54,18 @@ def solve_boundary(problem: Problem, solver: "Markov", guess: Any = None) -> Cur
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(problem, solver, members, start.take(members)).run()
 
+    return solved(work, problem, bytes_a_member)
+
+
+def solved(
+    work: Callable[[np.ndarray], list], problem: Problem | ConditionedProblem, bytes_a_member: float
+) -> Curve:
+    """The answers of work(members), which are [(members, curves), ...], as one batch."""
+    if problem.count == 1:  # neither chunks nor a bar, which would take a tenth of the time
+        with blas_on_one_thread:
+            return collected(work(np.zeros(1, dtype=np.int64)), problem.batch_shape)
     most = min(1024, members_at_a_time(bytes_a_member))
-    progress = None if problem.count > 1 else False  # a bar of one curve would say nothing
-    parts = in_chunks(work, problem.count, most=most, progress=progress)
+    parts = in_chunks(work, problem.count, most=most)
     return collected([answer for part in parts for answer in part], problem.batch_shape)
 
 

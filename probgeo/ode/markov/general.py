@@ -6,6 +6,7 @@ the parameters; nodes go where the error is, until error bars are as small as as
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +21,11 @@ from probgeo.ode.curve import (
     TOO_COARSE,
     Curve,
     CurveWithParameters,
-    collected,
 )
 from probgeo.ode.guess import guess_samples, sample_states
 from probgeo.ode.markov import boundary_loops
 from probgeo.ode.markov import general_loops as loops
-from probgeo.ode.markov.boundary import log_evidence
+from probgeo.ode.markov.boundary import log_evidence, solved
 from probgeo.ode.markov.collocation import is_everyone, largest_of
 from probgeo.ode.markov.defect import DRAWS, random_signs
 from probgeo.ode.markov.errors import smoothed
@@ -35,7 +35,7 @@ from probgeo.ode.markov.orbits import LinearisedOrbits, Orbits, Step, pieces, ru
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import ConditionedProblem
 from probgeo.ode.shape import Shape
-from probgeo.ragged import in_chunks, members_at_a_time, rows_of
+from probgeo.ragged import rows_of
 
 if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
@@ -55,10 +55,7 @@ def solve_general(problem: ConditionedProblem, solver: "Markov", guess: Any = No
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(problem, solver, members, samples).run()
 
-    most = min(1024, members_at_a_time(bytes_a_member))
-    progress = None if problem.count > 1 else False  # a bar of one curve would say nothing
-    parts = in_chunks(work, problem.count, most=most, progress=progress)
-    return collected([answer for part in parts for answer in part], problem.batch_shape)
+    return solved(work, problem, bytes_a_member)
 
 
 def first_curves(
@@ -71,11 +68,7 @@ def first_curves(
     """Guesses, or lines through the given values, on about equal steps."""
     q, D, B = problem.order, problem.dimension, len(members)
     places = (problem.conditions.times - problem.t0) / problem.duration
-    counts = np.maximum(np.round(np.diff(places) * elements).astype(int), 1)
-    parts = [
-        np.linspace(a, b, n + 1)[:-1] for a, b, n in zip(places, places[1:], counts, strict=False)
-    ]
-    s = np.concatenate([*parts, [1.0]])
+    s, nodes = _about_equal_steps(tuple(places.tolist()), elements)
     N = len(s)
     inside = (s[:-1, None] + np.diff(s)[:, None] * rule(k, q).gauss).ravel()
     own = _lines(problem, members) if samples is None else samples[members]
@@ -86,9 +79,19 @@ def first_curves(
     if q < 3:
         v[:] = states[q][:, N:].reshape(v.shape)
     offsets = np.arange(B + 1) * N
-    kept = offsets[:-1, None] + np.concatenate([[0], np.cumsum(counts)])
+    kept = offsets[:-1, None] + nodes
     flat = y.reshape(B * N, q, D), v.reshape(-1, k, D)
     return Orbits(np.tile(s, B), offsets, *flat, problem.parameters[members].copy(), kept)
+
+
+@lru_cache
+def _about_equal_steps(places: tuple[float, ...], elements: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes from 0 to 1, and which of them are the places."""
+    counts = np.maximum(np.round(np.diff(places) * elements).astype(int), 1)
+    parts = [
+        np.linspace(a, b, n + 1)[:-1] for a, b, n in zip(places, places[1:], counts, strict=False)
+    ]
+    return np.concatenate([*parts, [1.0]]), np.concatenate([[0], np.cumsum(counts)])
 
 
 def _lines(problem: ConditionedProblem, members: np.ndarray) -> np.ndarray:

@@ -309,13 +309,15 @@ class LinearisedOrbits:
 
     def is_singular(self) -> np.ndarray:
         """Whether the equations cannot be told from singular ones, by member."""
-        scaled = self.border.copy()
-        with np.errstate(invalid="ignore", divide="ignore"):
+        scaled = self.border
+        with np.errstate(invalid="ignore"):
             for axis in (2, 1):
                 largest = np.abs(scaled).max(axis=axis, keepdims=True)
-                scaled = scaled / np.where(largest > 0, largest, 1.0)
-        good = np.isfinite(scaled).all(axis=(1, 2))
-        values = np.linalg.svd(np.where(good[:, None, None], scaled, 0.0), compute_uv=False)
+                largest[largest == 0.0] = 1.0
+                scaled = scaled / largest
+        if not np.isfinite(scaled).all():
+            scaled[~np.isfinite(scaled).all(axis=(1, 2))] = 0.0
+        values = np.linalg.svd(scaled, compute_uv=False)
         return ~(values[:, -1] * SINGULAR_FROM > values[:, 0])
 
 
