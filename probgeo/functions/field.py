@@ -1,6 +1,8 @@
 """The right-hand side of an ODE for a batch of members."""
 
 from abc import ABC, abstractmethod
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,6 +24,7 @@ class Field(ABC):
     order: int
     dimension: int
     n_parameters: int = 0
+    _leaves: list[Any]  # the arrays of parameters, with one row a member
 
     @abstractmethod
     def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
@@ -57,3 +60,16 @@ class Field(ABC):
     def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
         """Derivatives by the parameters, array for array: d f_i / d args_k, (n, D, *shape_k)."""
         return []
+
+    def linearised(
+        self, t: np.ndarray, state: np.ndarray, member: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values, Jacobians, and derivatives by the first array of parameters."""
+        by_first = self.by_args(t, state, member)[0]
+        return *self.values_and_jacobians(t, state, member), by_first
+
+    def with_first(self, leaf: np.ndarray) -> Self:
+        """The same field with other numbers in the place of the first array of parameters."""
+        other = copy(self)
+        other._leaves = [leaf, *self._leaves[1:]]
+        return other

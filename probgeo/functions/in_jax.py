@@ -150,6 +150,7 @@ class JaxField(Field):
         self._form = (order, dimension, tree, tuple(is_real(leaf) for leaf in leaves))
         self._leaves = _on_device(leaves)
         self._memory = memory_of(f)
+        self._programs: dict[str, Program] = {}
 
     def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
         return self._run("values", t, state, member)[0]
@@ -165,6 +166,15 @@ class JaxField(Field):
 
     def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
         return list(self._run("by_args", t, state, member)) if self.n_parameters else []
+
+    def linearised(
+        self, t: np.ndarray, state: np.ndarray, member: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        values, jacobians, by_first = self._run("linearised", t, state, member)
+        return values, jacobians, by_first
+
+    def with_first(self, leaf: np.ndarray) -> "JaxField":
+        return super().with_first(_on_device([leaf])[0])
 
     def stages(
         self,
@@ -190,10 +200,12 @@ class JaxField(Field):
     def _run(
         self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        memory, form = self._memory, self._form
-        program = memory.note(
-            (what, *form), lambda: Program(_formula(what, memory.function, *form))
-        )
+        program = self._programs.get(what)
+        if program is None:
+            memory, form = self._memory, self._form
+            program = self._programs[what] = memory.note(
+                (what, *form), lambda: Program(_formula(what, memory.function, *form))
+            )
         n = len(t)
         columns = (np.reshape(t, (n, 1)), np.reshape(state, (n, self.order * self.dimension)))
         return program(columns, member, self._leaves)
@@ -239,6 +251,9 @@ def _formula(
         J = get().jacobian(*arguments(*row)) if given else jax.jacfwd(field, argnums=1)(*row)
         return jnp.swapaxes(J, 0, 1)
 
+    def by_first(t: jax.Array, state: jax.Array, leaves: list) -> jax.Array:
+        return jax.jacfwd(lambda first: field(t, state, [first, *leaves[1:]]))(leaves[0])
+
     def by_args(t: jax.Array, state: jax.Array, leaves: list) -> tuple:
         def of_real(wanted: list) -> jax.Array:
             given = iter(wanted)
@@ -254,6 +269,7 @@ def _formula(
         "jacobians": lambda *row: (jacobian(*row),),
         "both": lambda *row: (field(*row), jacobian(*row)),
         "by_args": by_args,
+        "linearised": lambda *row: (field(*row), jacobian(*row), by_first(*row)),
     }
     return lambda row, leaves: outputs[what](row[0], row[1:].reshape(order, dimension), leaves)
 
@@ -344,9 +360,16 @@ def pulled_back(f: Any, x: Any, form: Form) -> tuple[jax.Array, int]:
 
 
 def _on_device(leaves: list[np.ndarray]) -> list:
-    """Arrays with a row a member, their number rounded up, where programs find them."""
+    """Arrays with a row a member, their number rounded up, where programs find them.
+
+    Small ones stay where they are: bringing them takes 50 microseconds, and one with every call.
+    """
+    padded = [np.zeros((rounded_up(len(x)), *x.shape[1:]), dtype=x.dtype) for x in leaves]
+    for leaf, own in zip(padded, leaves, strict=True):
+        leaf[: len(own)] = own
+    if sum(leaf.size for leaf in padded) <= AT_ONCE:
+        return padded
     with double_precision(), jax.ensure_compile_time_eval():
-        padded = [np.resize(leaf, (rounded_up(len(leaf)), *leaf.shape[1:])) for leaf in leaves]
         return [jax.device_put(leaf, quick_device()) for leaf in padded]
 
 

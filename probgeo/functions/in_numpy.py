@@ -31,6 +31,16 @@ def derivative(function: Callable, x: np.ndarray, order: int = 1) -> np.ndarray:
     return np.stack(columns, axis=-1)
 
 
+def derivative_at_once(function: Callable, x: np.ndarray) -> np.ndarray:
+    """The same with one call of the function, at 2 n K rows."""
+    n, K = x.shape
+    shifts = (EPSILON ** (1 / 3) * np.maximum(1.0, np.abs(x)))[:, None] * np.eye(K)
+    moved = np.stack([x[:, None] + shifts, x[:, None] - shifts])  # (2, n, K, K)
+    values = function(moved.reshape(-1, K)).reshape(2, n, K, -1)
+    width = np.diagonal(moved[0] - moved[1], axis1=1, axis2=2)
+    return ((values[0] - values[1]) / width[..., None]).swapaxes(1, 2)
+
+
 class NumpyField(Field):
     """A right-hand side f(t, y[, dy][, args]) of rows.
 

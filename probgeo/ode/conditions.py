@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_covariance, as_float_array
-from probgeo.functions.in_numpy import derivative
+from probgeo.functions.in_numpy import derivative_at_once
 from probgeo.functions.memory import memory_of
 from probgeo.gaussian import Gaussian, ScalarGaussian, root_and_flat
 
@@ -202,16 +202,22 @@ class Conditions:
     spread: np.ndarray | None
     known: np.ndarray
     line: np.ndarray = field(repr=False)  # (B, J, D) values of the curve where given, else NaN
-    shift: np.ndarray | float = 0.0
+    shift: Any = 0.0
     flat: np.ndarray | None = None
     together: list[Nonlinear] = field(default_factory=list)
 
     def residuals(self, members: np.ndarray, states: np.ndarray, p: np.ndarray) -> np.ndarray:
         """By how much they are missed (B, M), at states (B, J, q, D) and parameters (B, P)."""
-        linear = np.einsum("ljqd,bjqd->bl", self.matrix, states) - self.values[members]
-        others = [self._called(g, which, states, p) for g, which in self.functions]
-        shift = np.broadcast_to(self.shift, (len(self.values), self.n_rows))
-        return np.concatenate([linear, *others], axis=1) - shift[members]
+        L, *rest = self.matrix.shape
+        width = int(np.prod(rest))
+        missed = states.reshape(len(states), width) @ self.matrix.reshape(L, width).T
+        missed -= self.values[members]
+        if self.functions:
+            others = [self._called(g, which, states, p) for g, which in self.functions]
+            missed = np.concatenate([missed, *others], axis=1)
+        if np.ndim(self.shift):
+            missed -= self.shift[members]
+        return missed
 
     def derivatives(self, states: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Of the residuals by states and parameters (B, M, J q D + P)."""
@@ -224,11 +230,11 @@ class Conditions:
             return out
 
         def called(rows: np.ndarray) -> np.ndarray:
-            z = rows[:, : rows.shape[1] - P].reshape(states.shape)
+            z = rows[:, : rows.shape[1] - P].reshape(-1, *states.shape[1:])
             own = rows[:, rows.shape[1] - P :]
             return np.concatenate([self._called(g, w, z, own) for g, w in self.functions], axis=1)
 
-        return np.concatenate([out, derivative(called, flat)], axis=1)
+        return np.concatenate([out, derivative_at_once(called, flat)], axis=1)
 
     def _called(
         self, given: Nonlinear, which: list[int], states: np.ndarray, p: np.ndarray
@@ -369,8 +375,7 @@ def compiled(
         [(one, [place[t] for t in some]) for one, some in zip(others, own, strict=True)],
         len(matrix),
         None,
-        _known(matrix),
-        _line(matrix, values),
+        *_given(matrix, values),
     )
     for one, which in result.functions:
         flat = [np.ones(dimension) for _ in range(len(which) * order)]
@@ -473,22 +478,22 @@ def _as_values(name: str, value: Any, size: int) -> Gaussian:
     return value
 
 
-def _known(matrix: np.ndarray) -> np.ndarray:
-    """Which components of y itself are given at the ends: (2, D)."""
-    used = matrix != 0
-    alone = used.sum(axis=(1, 2, 3)) == 1
-    return np.stack([(used[:, j, 0] & alone[:, None]).any(axis=0) for j in (0, -1)])
+def _given(matrix: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which components of the curve are given by themselves at both ends (2, D), and all values
 
-
-def _line(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Values of the curve that are given by themselves: (B, J, D), NaN elsewhere."""
-    out = np.full((len(values), matrix.shape[1], matrix.shape[3]), np.nan)
-    for row, own in enumerate(matrix):
-        where = np.argwhere(own)
-        if len(where) == 1 and where[0][1] == 0:
-            j, _, i = where[0]
-            out[:, j, i] = values[:, row] / own[j, 0, i]
-    return out
+    of the curve that are (B, J, D), NaN elsewhere.
+    """
+    L, J, order, D = matrix.shape
+    flat = matrix.reshape(L, J * order * D)
+    rows = np.flatnonzero(np.count_nonzero(flat, axis=1) == 1)
+    place = np.abs(flat[rows]).argmax(axis=1) if len(rows) else rows
+    of_curve = place // D % order == 0
+    rows, place = rows[of_curve], place[of_curve]
+    known, line = np.zeros((J, D), dtype=bool), np.full((len(values), J, D), np.nan)
+    j, i = place // (order * D), place % D
+    known[j, i] = True
+    line[:, j, i] = values[:, rows] / flat[rows, place]
+    return known[[0, -1]], line
 
 
 def _check_number(counts: list[tuple[str, int]], order: int, D: int, P: int) -> None:
@@ -508,7 +513,9 @@ def _check_rank(conditions: Conditions, counts: list[tuple[str, int]]) -> None:
     """That no linear condition follows from, or contradicts, the others."""
     L, *rest = conditions.matrix.shape
     flat = conditions.matrix.reshape(L, int(np.prod(rest)))
-    if np.linalg.matrix_rank(flat) == L:
+    used = flat != 0
+    different = used.any(axis=1).all() and (used.sum(axis=0) <= 1).all()  # no number in two rows
+    if different or np.linalg.matrix_rank(flat) == L:
         return
     names = [name for name, count in counts for _ in range(count)]
     for row in range(1, len(flat)):

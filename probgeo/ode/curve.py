@@ -85,6 +85,10 @@ class Posterior(ABC):
     ) -> np.ndarray:
         """Joint draws (B, n, len(orders), T, D), one generator a member."""
 
+    def is_surely_finite(self) -> bool:
+        """Whether error bars are finite numbers everywhere, as far as that is quickly seen."""
+        return False
+
     @classmethod
     def joined(cls, parts: Sequence[Any]) -> "Posterior":
         """Batches of one kind one after the other."""

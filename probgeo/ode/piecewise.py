@@ -92,6 +92,13 @@ class PiecewisePosterior(Posterior):
     def nodes(self, member: int) -> np.ndarray:
         return self.t[self.offsets[member] : self.offsets[member + 1]]
 
+    def is_surely_finite(self) -> bool:
+        if not len(self.t):
+            return True
+        # products of powers of these, up to the ninth of the length, are far from any limit
+        length, free = self.t.max() - self.t.min(), 0.0 if self.free is None else self.free.max()
+        return bool(1e-15 < length < 1e15 and np.abs(self.envelope).max() < 1e50 and free < 1e50)
+
     def take(self, members: np.ndarray) -> "PiecewisePosterior":
         offsets, t, envelope = take(self.offsets, members, self.t, self.envelope)
         elements = rows_of(elements_of(self.offsets), members)

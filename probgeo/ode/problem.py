@@ -144,18 +144,22 @@ class ConditionedProblem:
 
     @cached_property
     def field(self) -> Field:
-        """f, where no parameter is unknown."""
-        return self._as_field(self.args, self.count)
-
-    def field_with(self, members: np.ndarray, p: np.ndarray) -> Field:
-        """f for some members, numbered anew, with the parameters p (B, P)."""
-        own = [leaf[members] for leaf in leaves_of(self.args)]
-        tree = p if self.args is None else (p, rebuilt(self.args, own))
-        return self._as_field(tree, len(members))
-
-    def _as_field(self, args: Any, count: int) -> Field:
-        field = as_field(self.f, self.order, self.dimension, args=args, batch_shape=(count,))
+        """f, with the first guesses of unknown parameters."""
+        args = self.args
+        if self.parameters.shape[1]:
+            args = self.parameters if args is None else (self.parameters, args)
+        batch = (self.count,)
+        field = as_field(self.f, self.order, self.dimension, args=args, batch_shape=batch)
         return field if self.S is None else WithSingularTerm(field, self.S, self.t0)
+
+    def field_of(self, members: np.ndarray) -> Field:
+        """The same for some members, numbered anew."""
+        if len(members) == self.count:
+            return self.field
+        args = self.args
+        if args is not None:
+            args = rebuilt(args, [leaf[members] for leaf in leaves_of(args)])
+        return replace(self, args=args, parameters=self.parameters[members]).field
 
 
 def conditioned_problem(
@@ -207,11 +211,7 @@ def conditioned_problem(
     leaves = [as_parameter(leaf, batch) for leaf in leaves_of(args)]
     tree = None if args is None else rebuilt(args, leaves)
     problem = ConditionedProblem(f, tree, t0, t1, order, dimension, found, flat, batch, S)
-    members = np.arange(problem.count)
-    field = problem.field_with(members, flat) if P else problem.field
-    if P and not field.by_args(
-        np.full(1, 0.5 * (t0 + t1)), np.ones((1, order, dimension)), members[:1]
-    ):
+    if problem.field.n_parameters == 0 and P:
         raise ValueError("f has no derivatives by its parameters")
     return problem
 

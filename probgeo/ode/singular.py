@@ -29,6 +29,9 @@ class WithSingularTerm(Field):
     def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
         return self.field.by_args(t, state, member)
 
+    def with_first(self, leaf: np.ndarray) -> "WithSingularTerm":
+        return WithSingularTerm(self.field.with_first(leaf), self.S, self.a)
+
     def _term(self, t: np.ndarray, state: np.ndarray) -> np.ndarray:
         return state[:, 0] @ self.S.T / (t - self.a)[:, None]
 

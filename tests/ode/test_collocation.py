@@ -176,12 +176,30 @@ class TestLoops:
     def test_smooth(self, seed):
         curves, rng = random_chains(seed)
         values = rng.uniform(size=(len(curves.v), 3))
-        found = values.copy()
-        loops.smooth(curves.elements, found, 0.4)
+        found, at_nodes = values.copy(), np.empty((len(curves.t), 3))
+        loops.smooth(curves.elements, found, 0.4, at_nodes)
         member, place = curves.member, np.arange(len(values))
         weights = 0.4 ** np.abs(place[:, None] - place) * (member[:, None] == member)
         expected = weights @ values / weights.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+        for m in range(curves.count):
+            own = expected[member == m]
+            means = (np.vstack([own[:1], own]) + np.vstack([own, own[-1:]])) / 2
+            rows = slice(curves.offsets[m], curves.offsets[m + 1])
+            np.testing.assert_allclose(at_nodes[rows], means, rtol=1e-12)
+
+    @random_sizes
+    def test_increments(self, seed):
+        curves, _ = random_chains(seed)
+        squares, logs = np.empty(curves.count), np.empty(curves.count)
+        gauss = curves.basis.gauss
+        loops.increments(curves.t, curves.offsets, curves.v, gauss, squares, logs)
+        times = curves.t[curves.left][:, None] + curves.h[:, None] * gauss
+        for m in range(curves.count):
+            dt = np.diff(times[curves.member == m].ravel())
+            rises = np.diff(np.vstack(curves.v[curves.member == m]), axis=0)
+            np.testing.assert_allclose(squares[m], ((rises**2).sum(axis=1) / dt).sum(), rtol=1e-9)
+            np.testing.assert_allclose(logs[m], np.log(dt).sum(), rtol=1e-9)
 
     @random_sizes
     def test_block_tridiagonal_solve(self, seed):

@@ -6,19 +6,28 @@ the error bars are as small as asked for. Members that Newton's method cannot so
 finer meshes, then with an ODE that is turned on slowly, y'' = share * f.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probgeo.ode.curve import OK, SINGULAR, STALLED, TOO_COARSE, Curve, collected
 from probgeo.ode.guess import guess_samples, sample_states
+from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov.collocation import Chains, Linearised, basis, largest_of, pieces
 from probgeo.ode.markov.errors import Bars, Errors, error_bars, estimated_errors, is_doubtful
 from probgeo.ode.markov.mesh import MOST, on_mesh, remeshed, wanted
 from probgeo.ode.markov.newton import Equations, Iteration, Settled
 from probgeo.ode.piecewise import PiecewisePosterior
-from probgeo.ode.problem import Problem
-from probgeo.ragged import in_chunks, joined, members_at_a_time, offsets_of, rows_of
+from probgeo.ode.problem import ConditionedProblem, Problem
+from probgeo.ragged import (
+    blas_on_one_thread,
+    in_chunks,
+    joined,
+    members_at_a_time,
+    offsets_of,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
@@ -45,7 +54,18 @@ def solve_boundary(problem: Problem, solver: "Markov", guess: Any = None) -> Cur
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(problem, solver, members, start.take(members)).run()
 
-    parts = in_chunks(work, problem.count, most=min(1024, members_at_a_time(bytes_a_member)))
+    return solved(work, problem, bytes_a_member)
+
+
+def solved(
+    work: Callable[[np.ndarray], list], problem: Problem | ConditionedProblem, bytes_a_member: float
+) -> Curve:
+    """The answers of work(members), which are [(members, curves), ...], as one batch."""
+    if problem.count == 1:  # neither chunks nor a bar, which would take a tenth of the time
+        with blas_on_one_thread:
+            return collected(work(np.zeros(1, dtype=np.int64)), problem.batch_shape)
+    most = min(1024, members_at_a_time(bytes_a_member))
+    parts = in_chunks(work, problem.count, most=most)
     return collected([answer for part in parts for answer in part], problem.batch_shape)
 
 
@@ -357,17 +377,9 @@ def log_evidence(curves: Chains) -> np.ndarray:
     If y'' is a Brownian motion of scale s, increments of accelerations over times dt are
     independent N(0, s^2 dt); s^2 = mean of increment^2 / dt is its maximum likelihood estimate.
     """
-    E, k, D = curves.v.shape
-    times = (curves.t[curves.left][:, None] + curves.h[:, None] * curves.basis.gauss).ravel()
-    v = curves.v.reshape(E * k, D)
-    dt, rise = np.diff(times), np.diff(v, axis=0)
-    own = np.ones(E * k - 1, dtype=bool)
-    own[k * curves.elements[1:-1] - 1] = False
-    dt = np.where(own, dt, 1.0)
-    squares = np.where(own, (rise**2).sum(axis=1) / dt, 0.0)
-    starts = k * curves.elements[:-1]
-    padded = [np.append(x, 0.0) for x in (squares, np.where(own, np.log(dt), 0.0))]
-    total, logs = (np.add.reduceat(x, starts) for x in padded)
+    _, k, D = curves.v.shape
+    total, logs = np.empty(curves.count), np.empty(curves.count)
+    loops.increments(curves.t, curves.offsets, curves.v, curves.basis.gauss, total, logs)
     number = (k * np.diff(curves.elements) - 1) * D
     with np.errstate(invalid="ignore"):
         scale = np.maximum(total / number, np.finfo(float).tiny)

@@ -361,10 +361,10 @@ def slope_jumps(
 
 
 @loop
-def smooth(offsets: np.ndarray, values: np.ndarray, decay: float) -> None:
+def smooth(offsets: np.ndarray, values: np.ndarray, decay: float, at_nodes: np.ndarray) -> None:
     """Averages (E, D), in place, over neighbours in the same member, with weights decay^distance.
 
-    `offsets` are those of elements.
+    `offsets` are those of elements; at_nodes (rows, D) are means of the elements at both sides.
     """
     D = values.shape[1]
     forward, weight = np.empty(D), 0.0
@@ -389,6 +389,10 @@ def smooth(offsets: np.ndarray, values: np.ndarray, decay: float) -> None:
                 values[e, i] = (own + behind[e - first, i] + forward[i]) / total
                 forward[i] = decay * (forward[i] + own)
             weight = decay * (weight + 1.0)
+        for e in range(first, last + 2):
+            for i in range(D):
+                left, right = values[max(e - 1, first), i], values[min(e, last), i]
+                at_nodes[e + m, i] = 0.5 * (left + right)
 
 
 @loop
@@ -446,3 +450,31 @@ def forces(jacobians: np.ndarray, position: np.ndarray, slope: np.ndarray, out: 
                     total += jacobians[e, p, 0, i, j] * position[e, p, j]
                     total += jacobians[e, p, 1, i, j] * slope[e, p, j]
                 out[e, p, i] = total
+
+
+@loop
+def increments(
+    t: np.ndarray,
+    offsets: np.ndarray,
+    v: np.ndarray,
+    gauss: np.ndarray,
+    squares: np.ndarray,
+    logs: np.ndarray,
+) -> None:
+    """Sums, by member, of |dv|^2 / dt and of log dt from Gauss point to Gauss point."""
+    k = len(gauss)
+    for m in range(len(offsets) - 1):
+        squares[m] = logs[m] = 0.0
+        for n in range(offsets[m], offsets[m + 1] - 1):
+            for j in range(k):
+                if n == offsets[m] and j == 0:
+                    continue
+                here, before = n - m, n - m if j > 0 else n - m - 1
+                dt = (t[n + 1] - t[n]) * (gauss[j] - (gauss[j - 1] if j > 0 else 0.0))
+                if j == 0:
+                    dt += (t[n] - t[n - 1]) * (1.0 - gauss[k - 1])
+                total = 0.0
+                for i in range(v.shape[2]):
+                    total += (v[here, j, i] - v[before, j - 1 if j > 0 else k - 1, i]) ** 2
+                squares[m] += total / dt
+                logs[m] += np.log(dt)

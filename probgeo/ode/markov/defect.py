@@ -178,9 +178,15 @@ def random_signs(elements: np.ndarray) -> np.ndarray:
     The k-th step of any member has the same ones, so that nobody's depend on the rest of a batch.
     """
     longest = int(np.diff(elements).max(initial=0))
-    drawn = np.random.default_rng(0).integers(0, 2, (longest, DRAWS)) * 2.0 - 1.0
-    signs = np.concatenate([np.ones((longest, 1)), drawn], axis=1)
+    signs = _drawn_signs(1 << longest.bit_length())
     return signs[np.arange(elements[-1]) - elements[:-1][members_of(elements)]]
+
+
+@cache
+def _drawn_signs(steps: int) -> np.ndarray:
+    """Of so many steps; of more steps the first are the same."""
+    drawn = np.random.default_rng(0).integers(0, 2, (steps, DRAWS)) * 2.0 - 1.0
+    return np.concatenate([np.ones((steps, 1)), drawn], axis=1)
 
 
 def polynomials(elements: np.ndarray, start: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -132,17 +132,19 @@ def error_bars(curves: Chains, errors: Errors, left: np.ndarray) -> Bars:
     others = rounded[:, None] ** 2 + left**2
     least = others / curves.largest(errors.variances.max(axis=1))[:, None]
     sizes = np.sqrt(squares + least[curves.member])
-    loops.smooth(curves.elements, sizes, DECAY)
-    sums, counts = np.zeros(curves.y.shape), np.zeros((len(curves.t), 1))
-    for rows in (curves.left, curves.left + 1):
-        sums[rows] += sizes
-        counts[rows] += 1.0
-    envelope = sums / counts
+    envelope = smoothed(curves, sizes)
     highest = np.maximum(envelope[curves.left], envelope[curves.left + 1]).max(axis=1)
     largest = curves.largest(highest * np.sqrt(errors.variances.max(axis=1)))
     number = np.diff(curves.elements)
     scale = np.add.reduceat(sizes.mean(axis=1), curves.elements[:-1]) / number
     return Bars(envelope, largest, scale)
+
+
+def smoothed(curves: Chains, sizes: np.ndarray) -> np.ndarray:
+    """Envelopes at the nodes (rows, D); sizes (E, D) are averaged over neighbours in place."""
+    envelope = np.empty((len(curves.t), sizes.shape[1]))
+    loops.smooth(curves.elements, sizes, DECAY, envelope)
+    return envelope
 
 
 def local_errors(

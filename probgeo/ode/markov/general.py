@@ -6,6 +6,7 @@ the parameters; nodes go where the error is, until error bars are as small as as
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,21 +21,21 @@ from probgeo.ode.curve import (
     TOO_COARSE,
     Curve,
     CurveWithParameters,
-    collected,
 )
 from probgeo.ode.guess import guess_samples, sample_states
 from probgeo.ode.markov import boundary_loops
-from probgeo.ode.markov.boundary import log_evidence
-from probgeo.ode.markov.collocation import largest_of
+from probgeo.ode.markov import general_loops as loops
+from probgeo.ode.markov.boundary import log_evidence, solved
+from probgeo.ode.markov.collocation import is_everyone, largest_of
 from probgeo.ode.markov.defect import DRAWS, random_signs
-from probgeo.ode.markov.errors import DECAY
+from probgeo.ode.markov.errors import smoothed
 from probgeo.ode.markov.mesh import wanted
 from probgeo.ode.markov.newton import FAST, ROUNDING, SHORTEST
 from probgeo.ode.markov.orbits import LinearisedOrbits, Orbits, Step, pieces, rule
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import ConditionedProblem
 from probgeo.ode.shape import Shape
-from probgeo.ragged import in_chunks, members_at_a_time, rows_of
+from probgeo.ragged import rows_of
 
 if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
@@ -54,8 +55,7 @@ def solve_general(problem: ConditionedProblem, solver: "Markov", guess: Any = No
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(problem, solver, members, samples).run()
 
-    parts = in_chunks(work, problem.count, most=min(1024, members_at_a_time(bytes_a_member)))
-    return collected([answer for part in parts for answer in part], problem.batch_shape)
+    return solved(work, problem, bytes_a_member)
 
 
 def first_curves(
@@ -68,24 +68,30 @@ def first_curves(
     """Guesses, or lines through the given values, on about equal steps."""
     q, D, B = problem.order, problem.dimension, len(members)
     places = (problem.conditions.times - problem.t0) / problem.duration
+    s, nodes = _about_equal_steps(tuple(places.tolist()), elements)
+    N = len(s)
+    inside = (s[:-1, None] + np.diff(s)[:, None] * rule(k, q).gauss).ravel()
+    own = _lines(problem, members) if samples is None else samples[members]
+    states = sample_states(own, np.concatenate([s, inside]))
+    y, v = np.zeros((B, N, q, D)), np.zeros((B, N - 1, k, D))
+    for m in range(min(q, 3)):
+        y[:, :, m] = states[m][:, :N]
+    if q < 3:
+        v[:] = states[q][:, N:].reshape(v.shape)
+    offsets = np.arange(B + 1) * N
+    kept = offsets[:-1, None] + nodes
+    flat = y.reshape(B * N, q, D), v.reshape(-1, k, D)
+    return Orbits(np.tile(s, B), offsets, *flat, problem.parameters[members].copy(), kept)
+
+
+@lru_cache
+def _about_equal_steps(places: tuple[float, ...], elements: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes from 0 to 1, and which of them are the places."""
     counts = np.maximum(np.round(np.diff(places) * elements).astype(int), 1)
     parts = [
         np.linspace(a, b, n + 1)[:-1] for a, b, n in zip(places, places[1:], counts, strict=False)
     ]
-    s = np.concatenate([*parts, [1.0]])
-    N = len(s)
-    inside = (s[:-1, None] + np.diff(s)[:, None] * rule(k, q).gauss).ravel()
-    own = _lines(problem, members) if samples is None else samples[members]
-    at_nodes, at_gauss = sample_states(own, s), sample_states(own, inside)
-    y, v = np.zeros((B, N, q, D)), np.zeros((B, N - 1, k, D))
-    for m in range(min(q, 3)):
-        y[:, :, m] = at_nodes[m]
-    if q < 3:
-        v[:] = at_gauss[q].reshape(v.shape)
-    offsets = np.arange(B + 1) * N
-    kept = offsets[:-1, None] + np.concatenate([[0], np.cumsum(counts)])
-    flat = y.reshape(B * N, q, D), v.reshape(-1, k, D)
-    return Orbits(np.tile(s, B), offsets, *flat, problem.parameters[members].copy(), kept)
+    return np.concatenate([*parts, [1.0]]), np.concatenate([[0], np.cumsum(counts)])
 
 
 def _lines(problem: ConditionedProblem, members: np.ndarray) -> np.ndarray:
@@ -102,65 +108,81 @@ def _lines(problem: ConditionedProblem, members: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class System:
-    """The equations of some members (B,) of a problem, in time from 0 to 1."""
+    """The equations of some members (B,) of a problem, in time from 0 to 1.
+
+    `own` are their numbers in the field, `first` all the parameters that it started with, `units`
+    (q,) the powers of the duration.
+    """
 
     problem: ConditionedProblem
+    field: Field
     members: np.ndarray
+    own: np.ndarray
+    first: np.ndarray
+    units: np.ndarray
+
+    @classmethod
+    def of(cls, problem: ConditionedProblem, members: np.ndarray) -> "System":
+        units = problem.duration ** np.arange(problem.order, dtype=float)
+        own, field, first = members, problem.field, problem.parameters[members]
+        if first.shape[1]:
+            own, field = np.arange(len(members)), problem.field_of(members)
+        return cls(problem, field, members, own, first, units)
 
     def take(self, chosen: np.ndarray) -> "System":
-        return System(self.problem, self.members[chosen])
+        if is_everyone(chosen, len(self.members)):
+            return self
+        return replace(self, members=self.members[chosen], own=self.own[chosen])
 
     def residuals(self, curves: Orbits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """v - f (E, k, D), gaps between elements (E, n), and of the conditions (B, M)."""
-        field, rows, shape = self._rows(curves)
-        return self._missed(curves, field.values(*rows).reshape(*shape, -1))
+        """f - v (E, k, D), gaps between elements (E, n), and of the conditions (B, M), less than 0.
+
+        All with one more axis: changes by these make them vanish.
+        """
+        field, rows = self._rows(curves)
+        return self._missed(curves, field.values(*rows), self._at_kept(curves))
 
     def linearised(self, curves: Orbits) -> tuple[tuple, LinearisedOrbits]:
         """Residuals, and the factorised equations."""
-        T, q = self.problem.duration, self.problem.order
-        field, rows, (E, k) = self._rows(curves)
-        D = self.problem.dimension
-        values, jacobians = field.values_and_jacobians(*rows)
-        scale = T ** (q - np.arange(q, dtype=float))
-        jacobians = jacobians.reshape(E, k, q, D, D) * scale[:, None, None]
-        P = curves.p.shape[1]
+        (E, k, D), q, P = curves.v.shape, self.problem.order, curves.p.shape[1]
+        highest = self.problem.duration * self.units[-1]
+        field, rows = self._rows(curves)
         by_p = np.zeros((E, k, D, 0))
         if P:
-            by_p = np.ascontiguousarray(T**q * field.by_args(*rows)[0].reshape(E, k, D, P))
-        conditions = self.problem.conditions.derivatives(self._at_kept(curves), curves.p)
+            values, jacobians, by_p = field.linearised(*rows)
+            by_p = highest * by_p.reshape(E, k, D, P)
+        else:
+            values, jacobians = field.values_and_jacobians(*rows)
+        jacobians = jacobians.reshape(E, k, q, D, D) * (highest / self.units)[:, None, None]
+        at_kept = self._at_kept(curves)
+        conditions = self.problem.conditions.derivatives(at_kept, curves.p)
         S = conditions.shape[2] - P
         by_state = conditions[:, :, :S].reshape(*conditions.shape[:2], -1, q, D)
-        by_state /= (T ** np.arange(q, dtype=float))[:, None]
+        by_state /= self.units[:, None]
         linear = LinearisedOrbits.around(curves, jacobians, by_p, conditions)
-        return self._missed(curves, values.reshape(E, k, -1)), linear
+        return self._missed(curves, values, at_kept), linear
 
-    def _missed(self, curves: Orbits, values: np.ndarray) -> tuple:
-        scaled = self.problem.duration**self.problem.order * values
-        conditions = self.problem.conditions
-        missed = conditions.residuals(self.members, self._at_kept(curves), curves.p)
-        return curves.v - scaled, -curves.ends(), missed
+    def _missed(self, curves: Orbits, values: np.ndarray, at_kept: np.ndarray) -> tuple:
+        forcing = self.problem.duration * self.units[-1] * values.reshape(curves.v.shape)
+        forcing -= curves.v
+        missed = self.problem.conditions.residuals(self.members, at_kept, curves.p)
+        return forcing[..., None], curves.gaps()[..., None], -missed[..., None]
 
     def _at_kept(self, curves: Orbits) -> np.ndarray:
-        T, q = self.problem.duration, self.problem.order
-        return curves.at_kept() / (T ** np.arange(q, dtype=float))[:, None]
+        return curves.at_kept() / self.units[:, None]
 
-    def _rows(self, curves: Orbits) -> tuple[Field, tuple, tuple[int, int]]:
-        problem, q = self.problem, self.problem.order
+    def _rows(self, curves: Orbits) -> tuple[Field, tuple]:
+        problem, field = self.problem, self.field
+        (E, k, D), q = curves.v.shape, problem.order
         at, states = curves.states()
-        E, k = at.shape
-        states = states / (problem.duration ** np.arange(q, dtype=float))[:, None]
-        member = np.repeat(curves.member, k)
         if curves.p.shape[1]:
-            field = problem.field_with(self.members, curves.p)
-        else:
-            field, member = problem.field, self.members[member]
-        t = problem.t0 + problem.duration * at
-        return field, (t.ravel(), states.reshape(E * k, q, -1), member), (E, k)
-
-
-def corrected(linear: LinearisedOrbits, missed: tuple) -> Step:
-    """The step that makes residuals vanish."""
-    return linear.solve(*(np.ascontiguousarray(-x[..., None]) for x in missed)).column(0)
+            p = self.first.copy()
+            p[self.own] = curves.p
+            field = field.with_first(p)
+        at *= problem.duration
+        at += problem.t0
+        states /= self.units[:, None]
+        return field, (at.ravel(), states.reshape(E * k, q, D), self.own[curves.member_at_gauss])
 
 
 def newton(
@@ -169,40 +191,47 @@ def newton(
     """Damped Newton's method: curves, their status (B,) and evaluations of f (B,).
 
     A step is accepted if the next one, with the same Jacobians, would be shorter (Deuflhard 2004).
+    While steps shrink fast, the Jacobians are kept.
     """
     numbers, finished = np.arange(curves.count), []
     evaluations = np.zeros(curves.count, dtype=np.int64)
     k = curves.v.shape[1]
     for sweep in range(iterations):
         missed, linear = system.linearised(curves)
-        step = corrected(linear, missed)
+        step = linear.solve(*missed).column(0)
         sizes = _sizes(curves, step)
         length = _norm(curves, step, sizes)
-        damping, accepted = np.ones(curves.count), ~np.isfinite(length)
-        after, trial = length.copy(), curves
-        evaluations[numbers] += k * (curves.sizes - 1)
+        damping, points = np.ones(curves.count), k * (curves.sizes - 1)
+        evaluations[numbers] += points
         while True:
             trial = curves.changed(step, damping)
             with np.errstate(all="ignore"):
-                ahead = corrected(linear, system.residuals(trial))
+                ahead = linear.solve(*system.residuals(trial)).column(0)
                 after = _norm(curves, ahead, sizes)
                 good = (after <= (1 - damping / 4) * length) | (after <= ROUNDING)
-            evaluations[numbers] += k * (curves.sizes - 1)
+            evaluations[numbers] += points
             accepted = good | ~np.isfinite(length)
             if (accepted | (damping < SHORTEST)).all():
                 break
-            damping = np.where(accepted, damping, damping / 4)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            left = after * np.minimum(np.where(length > 0, after / length, 0.0), 1.0)
+            shorter = _shorter(curves, (step, ahead), damping, length, sizes)
+            damping = np.where(accepted, damping, shorter)
         full = good & (damping == 1.0)
-        done = full & ((left <= goal) | (after <= ROUNDING))
+        done = full & _is_settled(length, after, goal)
+        fast = full & (after <= FAST * length)
+        curves = trial.changed(ahead, fast.astype(float))
+        while (done | fast).all() and not done.all():
+            ahead, before = linear.solve(*system.residuals(curves)).column(0), after
+            after = _norm(curves, ahead, sizes)
+            evaluations[numbers] += points * ~done
+            fast = ~done & (after <= FAST * before)
+            done |= (fast | (after <= ROUNDING)) & _is_settled(before, after, goal)
+            curves = curves.changed(ahead, fast.astype(float))
         status = np.where(good, OUT_OF_SWEEPS, STALLED)
         lost = ~np.isfinite(length)
         status[lost] = NOT_FINITE
         if lost.any():
             status[lost & linear.is_singular() & _finite(curves, missed)] = SINGULAR
         status[done] = OK
-        curves = trial.changed(ahead, (full & (after <= FAST * length)).astype(float))
         over = np.ones_like(done) if sweep == iterations - 1 else done | ~good
         if over.any():
             which = np.flatnonzero(over)
@@ -211,31 +240,62 @@ def newton(
             if not len(on):
                 break
             numbers, curves, system = numbers[on], curves.take(on), system.take(on)
+    if len(finished) == 1:
+        return *finished[0][1:], evaluations
     order = np.argsort(np.concatenate([part[0] for part in finished]))
     together = Orbits.joined([part[1] for part in finished]).take(order)
     return together, np.concatenate([part[2] for part in finished])[order], evaluations
 
 
+def _shorter(
+    curves: Orbits,
+    steps: tuple[Step, Step],
+    damping: np.ndarray,
+    length: np.ndarray,
+    sizes: np.ndarray,
+) -> np.ndarray:
+    """A smaller share (B,) of steps, by how far the next ones were from shorter ones.
+
+    The next is (1 - damping) times this one, and what grows with the square of the damping.
+    """
+    step, ahead = steps
+    rest = np.repeat(1 - damping, curves.sizes)[:, None, None]
+    bend = Step(ahead.z - rest * step.z, step.v, ahead.p - (1 - damping)[:, None] * step.p)
+    with np.errstate(all="ignore"):
+        best = 0.5 * damping**2 * length / _norm(curves, bend, sizes)
+    return np.clip(np.nan_to_num(best), 0.1 * damping, 0.5 * damping)
+
+
+def _is_settled(before: np.ndarray, after: np.ndarray, goal: float) -> np.ndarray:
+    """Whether the step after the next would be short enough, by the lengths of the last two."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        left = after * np.minimum(np.where(before > 0, after / before, 0.0), 1.0)
+    return (left <= goal) | (after <= ROUNDING)
+
+
 def _finite(curves: Orbits, missed: tuple) -> np.ndarray:
-    return np.isfinite(curves.largest(np.abs(missed[0]).max(axis=(1, 2))))
+    return np.isfinite(curves.largest(largest_of(missed[0][..., 0])))
 
 
-def _sizes(curves: Orbits, step: Step) -> tuple[np.ndarray, np.ndarray]:
-    """What steps are measured by: of every derivative (B, q), and of parameters (B, P).
+def _sizes(curves: Orbits, step: Step) -> np.ndarray:
+    """What steps are measured by: of every derivative, and of parameters (B, q + P).
 
     A derivative by time from 0 to 1 that is smaller than those below it counts for as little.
     """
-    both = np.maximum(np.abs(curves.y), np.abs(step.z)).max(axis=2)
-    of_states = np.maximum.reduceat(both, curves.offsets[:-1])
-    return np.maximum.accumulate(of_states, axis=1), np.maximum(np.abs(curves.p), np.abs(step.p))
+    q = curves.order
+    sizes = np.full((curves.count, q + curves.p.shape[1]), 1e-300)
+    loops.largest_of_parts(curves.offsets, curves.y, curves.p, sizes)
+    loops.largest_of_parts(curves.offsets, step.z, step.p, sizes)
+    np.maximum.accumulate(sizes[:, :q], axis=1, out=sizes[:, :q])
+    return sizes
 
 
-def _norm(curves: Orbits, step: Step, sizes: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _norm(curves: Orbits, step: Step, sizes: np.ndarray) -> np.ndarray:
     """The largest change of every member, relative to the size of what changes."""
-    tiny = np.finfo(float).tiny
-    at_nodes = np.maximum.reduceat(np.abs(step.z).max(axis=2), curves.offsets[:-1])
-    parts = [at_nodes / np.maximum(sizes[0], tiny), np.abs(step.p) / np.maximum(sizes[1], tiny)]
-    return np.concatenate(parts, axis=1).max(axis=1)
+    changes = np.zeros_like(sizes)
+    loops.largest_of_parts(curves.offsets, step.z, step.p, changes)
+    changes /= sizes
+    return changes.max(axis=1)
 
 
 @dataclass(frozen=True)
@@ -265,16 +325,13 @@ def measured(system: System, curves: Orbits) -> Measured:
     fine = curves.split()
     missed, linear = system.linearised(fine)
     P, D = curves.p.shape[1], curves.v.shape[2]
-    signs = random_signs(curves.elements)[:, : 1 + (DRAWS if P else 0)].repeat(2, axis=0)
-    forcing = -missed[0][..., None] * signs[:, None, None, :]
-    C = forcing.shape[-1]
-    zero_but_first = np.arange(C) == 0
-    step = linear.solve(
-        np.ascontiguousarray(forcing),
-        -missed[1][..., None] * zero_but_first,
-        -missed[2][..., None] * zero_but_first,
-    )
-    error = replace(fine, y=step.column(0).z, v=step.column(0).v)
+    forced = missed
+    if P:  # and errors with random signs, which say how uncertain the parameters are
+        signs = random_signs(curves.elements).repeat(2, axis=0)[:, None, None, :]
+        first = np.arange(1 + DRAWS) == 0
+        forced = (missed[0] * signs, missed[1] * first, missed[2] * first)
+    step = linear.solve(*forced)
+    error = fine.with_values(step.column(0))
     at_points = error.states(gauss_only=False)[1][:, :, 0].reshape(len(curves.v), 8, D)
     ends = error.y[:, 0]
     left = ends[fine.left[::2]][:, None]
@@ -286,9 +343,9 @@ def measured(system: System, curves: Orbits) -> Measured:
         columns = np.ascontiguousarray(spread[system.members])
         R = columns.shape[2]
         shape = fine.v.shape
-        found = linear.solve(np.zeros((*shape, R)), np.zeros((*missed[1].shape, R)), columns)
-        data = found
-    defect, highest = (fine.largest(largest_of(x)) for x in (missed[0], fine.v))
+        gaps = np.zeros((*missed[1].shape[:2], R))
+        data = linear.solve(np.zeros((*shape, R)), gaps, columns)
+    defect, highest = (fine.largest(largest_of(x)) for x in (missed[0][..., 0], fine.v))
     with np.errstate(invalid="ignore", divide="ignore"):
         residual = np.where(defect > 0, defect / np.maximum(highest, 1e-300), 0.0)
     return Measured(
@@ -335,27 +392,25 @@ def error_bars(problem: ConditionedProblem, curves: Orbits, errors: np.ndarray) 
 
     Ends at which no condition gives the curve have errors too, as large as elsewhere.
     """
-    E, count, D = errors.shape
+    E, count, _ = errors.shape
     s = (np.arange(count) + 0.5) / count
-    t = problem.t0 + problem.duration * curves.t
-    at = t[curves.left][:, None] + (t[curves.left + 1] - t[curves.left])[:, None] * s
-    shape = Shape.on(t, curves.offsets, min(problem.order, 2), True)
-    member = np.repeat(curves.member, count)
-    variances = shape.cov(member, at.ravel(), at.ravel())[:, 0, 0].reshape(E, count)
+    line = (curves.t[curves.left][:, None] + curves.h[:, None] * s)[..., None]
+    if problem.order == 1:
+        member, at = np.repeat(curves.member, count), line.ravel()
+        shape = Shape.on(curves.t, curves.offsets, 1, True)
+        variances = shape.cov(member, at, at)[:, 0, 0].reshape(E, count)
+    else:
+        variances = np.empty((E, count))
+        boundary_loops.pinned_variances(curves.t, curves.offsets, s, variances)
+    variances *= problem.duration ** (2 * min(problem.order, 2) + 1)
     number = np.diff(curves.elements)
     mean = np.add.reduceat(variances.mean(axis=1), curves.elements[:-1]) / number
     free = mean[:, None, None] * ~problem.conditions.known
-    line = (at - problem.t0)[..., None] / problem.duration
     own = free[curves.member]
     k = variances[..., None] + (1 - line) ** 2 * own[:, None, 0] + line**2 * own[:, None, 1]
     floor = (8 * np.finfo(float).eps * curves.size()) ** 2
     sizes = np.sqrt(np.mean((errors**2 + floor[curves.member][:, None, None]) / k, axis=1))
-    boundary_loops.smooth(curves.elements, sizes, DECAY)
-    sums, counts = np.zeros((len(t), D)), np.zeros((len(t), 1))
-    for rows in (curves.left, curves.left + 1):
-        sums[rows] += sizes
-        counts[rows] += 1.0
-    envelope = sums / counts
+    envelope = smoothed(curves, sizes)
     largest = curves.largest((sizes * np.sqrt(k.max(axis=1))).max(axis=1))
     scale = np.add.reduceat(sizes.mean(axis=1), curves.elements[:-1]) / number
     return Bars(envelope, free, largest, scale)
@@ -372,6 +427,7 @@ class Work:
         samples: np.ndarray | None,
     ) -> None:
         self.problem, self.solver, self.members, self.samples = problem, solver, members, samples
+        self.system = System.of(problem, members)
         self.k = max(solver.order - 1, problem.order)
         self.attempt = np.zeros(len(members), dtype=np.int64)
         self.rounds = np.zeros(len(members), dtype=np.int64)
@@ -387,7 +443,7 @@ class Work:
             todo, self.queue = self.queue, []
             numbers = np.concatenate([part[0] for part in todo])
             curves = Orbits.joined([part[1] for part in todo])
-            system = System(self.problem, self.members[numbers])
+            system = self.system.take(numbers)
             curves, status, evaluations = newton(system, curves, goal, self.solver.iterations)
             self.evaluations[numbers] += evaluations
             self.rounds[numbers] += 1

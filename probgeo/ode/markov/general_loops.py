@@ -52,6 +52,34 @@ def states_at(
 
 
 @loop
+def gaps(
+    t: np.ndarray,
+    offsets: np.ndarray,
+    z: np.ndarray,
+    v: np.ndarray,
+    at_end: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """States at the right of elements, with at_end (q, k), less those at the nodes: (E, q D)."""
+    q, D = z.shape[1], z.shape[2]
+    for m in range(len(offsets) - 1):
+        for n in range(offsets[m], offsets[m + 1] - 1):
+            e = n - m
+            h = t[n + 1] - t[n]
+            for d in range(q):
+                for i in range(D):
+                    total = 0.0
+                    for j in range(v.shape[1]):
+                        total += at_end[d, j] * v[e, j, i]
+                    total *= h ** (q - d)
+                    factor = 1.0
+                    for a in range(q - d):
+                        total += factor * z[n, d + a, i]
+                        factor *= h / (a + 1)
+                    out[e, d * D + i] = total - z[n + 1, d, i]
+
+
+@loop
 def assemble(
     h: np.ndarray,
     jacobians: np.ndarray,
@@ -196,10 +224,13 @@ def factorise(
 
 
 @loop
-def reduce_columns(kept: np.ndarray, reflectors: np.ndarray, columns: np.ndarray) -> None:
+def reduce_columns(
+    kept: np.ndarray, reflectors: np.ndarray, columns: np.ndarray, ends: np.ndarray
+) -> None:
     """The right-hand sides c (E, n, C) turned as `factorise` turned the rows, in place.
 
-    Afterwards element r - 1 has that of node r, the last element of a segment that of its ends.
+    Afterwards element r - 1 has that of node r, the last element of a segment that of its ends,
+    which goes into ends (B, n (J - 1) or more, C) as well.
     """
     n, C = columns.shape[1], columns.shape[2]
     for m in range(kept.shape[0]):
@@ -217,17 +248,32 @@ def reduce_columns(kept: np.ndarray, reflectors: np.ndarray, columns: np.ndarray
                             top[i, j] -= reflectors[r, i, c] * total
                         for i in range(n):
                             below[i, j] -= reflectors[r, n + i, c] * total
+            for i in range(n):
+                for j in range(C):
+                    ends[m, s * n + i, j] = columns[kept[m, s + 1] - 1 - m, i, j]
 
 
 @loop
 def substitute(
-    kept: np.ndarray, upper: np.ndarray, columns: np.ndarray, p: np.ndarray, z: np.ndarray
+    kept: np.ndarray,
+    upper: np.ndarray,
+    columns: np.ndarray,
+    found: np.ndarray,
+    z: np.ndarray,
+    moved: np.ndarray,
 ) -> None:
-    """States z (rows, n, C) between the kept nodes, given those and parameters p (B, P, C)."""
+    """States z (rows, n, C), given those of the kept nodes and the parameters, found (B, S, C).
+
+    moved (E, n + P, C) are states at the left of elements, then parameters.
+    """
     n, C = columns.shape[1], columns.shape[2]
-    P = p.shape[1]
+    J = kept.shape[1]
+    P = found.shape[1] - n * J
     for m in range(kept.shape[0]):
-        for s in range(kept.shape[1] - 1):
+        p = found[m, n * J :]
+        for s in range(J):
+            z[kept[m, s]] = found[m, n * s : n * (s + 1)]
+        for s in range(J - 1):
             a, b = kept[m, s], kept[m, s + 1]
             for r in range(b - 1, a, -1):
                 for i in range(n - 1, -1, -1):
@@ -239,5 +285,53 @@ def substitute(
                             total -= upper[r, i, n + c] * z[a, c, j]
                             total -= upper[r, i, 2 * n + c] * z[r + 1, c, j]
                         for c in range(P):
-                            total -= upper[r, i, 3 * n + c] * p[m, c, j]
+                            total -= upper[r, i, 3 * n + c] * p[c, j]
                         z[r, i, j] = total / upper[r, i, i]
+            for r in range(a, b):
+                moved[r - m, :n] = z[r]
+                moved[r - m, n:] = p
+
+
+@loop
+def moved(
+    offsets: np.ndarray,
+    by: np.ndarray,
+    y: np.ndarray,
+    v: np.ndarray,
+    p: np.ndarray,
+    step_y: np.ndarray,
+    step_v: np.ndarray,
+    step_p: np.ndarray,
+    new_y: np.ndarray,
+    new_v: np.ndarray,
+    new_p: np.ndarray,
+) -> None:
+    """States (rows, q, D), v (E, k, D) and parameters (B, P) plus by (B,) times a step."""
+    for m in range(len(by)):
+        for n in range(offsets[m], offsets[m + 1]):
+            for d in range(y.shape[1]):
+                for i in range(y.shape[2]):
+                    new_y[n, d, i] = y[n, d, i] + by[m] * step_y[n, d, i]
+        for e in range(offsets[m] - m, offsets[m + 1] - m - 1):
+            for j in range(v.shape[1]):
+                for i in range(v.shape[2]):
+                    new_v[e, j, i] = v[e, j, i] + by[m] * step_v[e, j, i]
+        for a in range(p.shape[1]):
+            new_p[m, a] = p[m, a] + by[m] * step_p[m, a]
+
+
+@loop
+def largest_of_parts(offsets: np.ndarray, y: np.ndarray, p: np.ndarray, sizes: np.ndarray) -> None:
+    """Raise sizes (B, q + P) to those of derivatives (rows, q, D) and parameters (B, P)."""
+    q = y.shape[1]
+    for m in range(len(sizes)):
+        for n in range(offsets[m], offsets[m + 1]):
+            for d in range(q):
+                for i in range(y.shape[2]):
+                    size = abs(y[n, d, i])
+                    if not size <= sizes[m, d] and sizes[m, d] == sizes[m, d]:  # NaN stays
+                        sizes[m, d] = size
+        for a in range(p.shape[1]):
+            size = abs(p[m, a])
+            if not size <= sizes[m, q + a] and sizes[m, q + a] == sizes[m, q + a]:
+                sizes[m, q + a] = size

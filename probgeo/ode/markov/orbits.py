@@ -8,8 +8,8 @@ conditions and of p. Time runs from 0 to 1, derivatives are by that time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,16 +28,20 @@ SINGULAR_FROM = 1e12  # condition number: fewer than four digits are left of a d
 class Rule(NamedTuple):
     """G^m_j of k Gauss points and order q, at places of an element.
 
-    gauss (k,); within (q, k, k) at these; at_end (q, k) at 1; look (P,) with at_look (q, P, k);
-    coefficients (k + q, k) of G^0_j by powers of s
+    gauss (k,); within (q, k, k) at these; at_end (q, k) at 1; middle (1,) with at_middle
+    (q, 1, k); look (P,) with at_look (q, P, k); coefficients (k + q, k) of G^0_j by powers of s;
+    halves (2 k, k): from values at the Gauss points to those at the ones of both halves
     """
 
     gauss: np.ndarray
     within: np.ndarray
     at_end: np.ndarray
+    middle: np.ndarray
+    at_middle: np.ndarray
     look: np.ndarray
     at_look: np.ndarray
     coefficients: np.ndarray
+    halves: np.ndarray
 
 
 @lru_cache
@@ -46,7 +50,7 @@ def rule(k: int, q: int) -> Rule:
     x = legendre.leggauss(k)[0]
     unit = np.linalg.inv(legendre.legvander(x, k - 1))
     integrated = [legendre.legint(unit, q - m, lbnd=-1) / 2.0 ** (q - m) for m in range(q)]
-    look = (np.arange(4) + 0.5) / 4
+    look, middle = (np.arange(4) + 0.5) / 4, np.full(1, 0.5)
 
     def at(s: np.ndarray) -> np.ndarray:
         return np.stack([legendre.legval(2 * s - 1, series).T for series in integrated])
@@ -57,9 +61,12 @@ def rule(k: int, q: int) -> Rule:
         (x + 1) / 2,
         at((x + 1) / 2),
         np.ascontiguousarray(at(np.ones(1))[:, 0]),
+        middle,
+        at(middle),
         look,
         at(look),
         np.stack([np.pad(c, (0, k + q - len(c))) for c in powers], axis=1),
+        legendre.legvander(np.concatenate([x - 1, x + 1]) / 2, k - 1) @ unit,
     )
 
 
@@ -92,6 +99,8 @@ class Orbits(Chains):
 
     @classmethod
     def joined(cls, parts: Sequence["Orbits"]) -> "Orbits":
+        if len(parts) == 1:
+            return parts[0]
         counts = np.concatenate([part.sizes for part in parts])
         offsets = offsets_of(counts)
         firsts = np.cumsum([0] + [len(part.t) for part in parts])
@@ -101,15 +110,22 @@ class Orbits(Chains):
         )
         return cls(t, offsets, y, v, p, np.concatenate(kept))
 
+    @cached_property
+    def member_at_gauss(self) -> np.ndarray:
+        """Of every Gauss point of every element."""
+        return np.repeat(self.member, self.v.shape[1])
+
+    def with_values(self, values: "Step") -> "Orbits":
+        """Other curves on the same meshes, about which nothing is found out twice."""
+        other = object.__new__(Orbits)
+        other.__dict__.update(self.__dict__, y=values.z, v=values.v, p=values.p)
+        return other
+
     def changed(self, step: "Step", by: np.ndarray) -> "Orbits":
         """The curves plus `by` (B,) times a step."""
-        at_rows = np.repeat(by, self.sizes)[:, None, None]
-        return replace(
-            self,
-            y=self.y + at_rows * step.z,
-            v=self.v + by[self.member][:, None, None] * step.v,
-            p=self.p + by[:, None] * step.p,
-        )
+        values = Step(*(np.empty_like(x) for x in (self.y, self.v, self.p)))
+        loops.moved(self.offsets, by, self.y, self.v, self.p, *step, *values)
+        return self.with_values(values)
 
     def states(self, gauss_only: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Times (E, P) and states (E, P, q, D) at the Gauss points, or where errors are seen."""
@@ -120,14 +136,11 @@ class Orbits(Chains):
         loops.states_at(self.t, self.offsets, self.y, self.v, points, integrals, at, states)
         return at, states
 
-    def ends(self) -> np.ndarray:
+    def gaps(self) -> np.ndarray:
         """States at the right of elements as these say, less those at the nodes: (E, n)."""
-        r = self.rule
-        E, _, D = self.v.shape
-        at, states = np.empty((E, 1)), np.empty((E, 1, self.order, D))
-        one, integrals = np.ones(1), r.at_end[:, None]
-        loops.states_at(self.t, self.offsets, self.y, self.v, one, integrals, at, states)
-        return (states[:, 0] - self.y[self.left + 1]).reshape(E, -1)
+        out = np.empty((len(self.v), self.order * self.v.shape[2]))
+        loops.gaps(self.t, self.offsets, self.y, self.v, self.rule.at_end, out)
+        return out
 
     def at_kept(self) -> np.ndarray:
         """States (B, J, q, D) at the times of the conditions."""
@@ -143,11 +156,16 @@ class Orbits(Chains):
 
     def split(self) -> "Orbits":
         """The same curves with every element in two."""
-        middles = 0.5 * (self.t[self.left] + self.t[self.left + 1])
-        t = np.insert(self.t, self.left + 1, middles)
-        offsets = offsets_of(2 * self.sizes - 1)
-        kept = 2 * (self.kept - self.offsets[:-1, None]) + offsets[:-1, None]
-        return self._on(t, offsets, kept)
+        (E, k, D), r = self.v.shape, self.rule
+        nodes = 2 * np.arange(len(self.t)) - members_of(self.offsets)
+        t, y = np.empty(len(nodes) + E), np.empty((len(nodes) + E, self.order, D))
+        at, states = np.empty((E, 1)), np.empty((E, 1, self.order, D))
+        loops.states_at(self.t, self.offsets, self.y, self.v, r.middle, r.at_middle, at, states)
+        t[nodes], y[nodes] = self.t, self.y
+        t[nodes[self.left] + 1], y[nodes[self.left] + 1] = at[:, 0], states[:, 0]
+        v = np.matmul(r.halves, self.v).reshape(2 * E, k, D)
+        offsets = 2 * self.offsets - np.arange(self.count + 1)
+        return Orbits(t, offsets, y, v, self.p, nodes[self.kept])
 
     def remeshed(self, wanted: np.ndarray, most: int) -> "Orbits":
         """The same curves with about so many elements in the place of each, `most` nodes at most.
@@ -217,7 +235,8 @@ class Step(NamedTuple):
     p: np.ndarray
 
     def column(self, c: int) -> "Step":
-        return Step(*(np.ascontiguousarray(x[..., c]) for x in self))
+        z, v, p = (np.ascontiguousarray(x[..., c]) for x in self)
+        return Step(z, v, p)
 
 
 @dataclass(frozen=True)
@@ -278,27 +297,27 @@ class LinearisedOrbits:
         columns = np.empty((E, n, C))
         loops.transfer(c.h, local, c.rule.at_end, c.order, 0, columns)
         columns += gaps
-        loops.reduce_columns(c.kept, self.reflectors, columns)
-        last = c.kept[:, 1:] - 1 - np.arange(B)[:, None]
-        right = np.concatenate([columns[last].reshape(B, -1, C), missed], axis=1)
+        right = np.empty((B, n * J + P, C))
+        right[:, n * (J - 1) :] = missed
+        loops.reduce_columns(c.kept, self.reflectors, columns, right)
         found = _solved(self.border, right)
-        z = np.zeros((len(c.t), n, C))
-        z[c.kept] = found[:, : n * J].reshape(B, J, n, C)
-        p = np.ascontiguousarray(found[:, n * J :])
-        loops.substitute(c.kept, self.upper, columns, p, z)
-        moved = np.concatenate([z[c.left], p[c.member]], axis=1)
-        v = local + times(self.responses, moved, D)
-        return Step(z.reshape(-1, c.order, D, C), v.reshape(E, k, D, C), p.reshape(B, P, C))
+        z, moved = np.empty((len(c.t), n, C)), np.empty((E, n + P, C))
+        loops.substitute(c.kept, self.upper, columns, found, z, moved)
+        v = times(self.responses, moved, D)
+        v += local
+        return Step(z.reshape(-1, c.order, D, C), v.reshape(E, k, D, C), found[:, n * J :])
 
     def is_singular(self) -> np.ndarray:
         """Whether the equations cannot be told from singular ones, by member."""
-        scaled = self.border.copy()
-        with np.errstate(invalid="ignore", divide="ignore"):
+        scaled = self.border
+        with np.errstate(invalid="ignore"):
             for axis in (2, 1):
                 largest = np.abs(scaled).max(axis=axis, keepdims=True)
-                scaled = scaled / np.where(largest > 0, largest, 1.0)
-        good = np.isfinite(scaled).all(axis=(1, 2))
-        values = np.linalg.svd(np.where(good[:, None, None], scaled, 0.0), compute_uv=False)
+                largest[largest == 0.0] = 1.0
+                scaled = scaled / largest
+        if not np.isfinite(scaled).all():
+            scaled[~np.isfinite(scaled).all(axis=(1, 2))] = 0.0
+        values = np.linalg.svd(scaled, compute_uv=False)
         return ~(values[:, -1] * SINGULAR_FROM > values[:, 0])
 
 
