@@ -170,7 +170,8 @@ def _describe(value: Any, arrays: list[np.ndarray], where: str) -> Any:
         return {type(value).__name__: items}
     elif isinstance(value, type) or not hasattr(value, "__dict__") or _is_function(value):
         return _describe_name(value, where)
-    elif dataclasses.is_dataclass(value):
+    elif dataclasses.is_dataclass(value) and not hasattr(value, "get_params"):
+        # estimators have learned attributes beside their fields, others only cached ones
         fields = [field.name for field in dataclasses.fields(value)]
         parts = {name: getattr(value, name) for name in fields if hasattr(value, name)}
     else:
