@@ -122,7 +122,7 @@ class CurveWithEvents(Curve):
     def _most(self) -> list[int]:
         """Most crossings of any member, by event."""
         K, n = self.times.shape[-2:]
-        known = np.isfinite(self.times).reshape(-1, K, n)
+        known = np.isfinite(self.times).reshape(int(np.prod(self.times.shape[:-2])), K, n)
         return [int(known[:, k].sum(axis=1).max(initial=0)) for k in range(K)]
 
 

@@ -158,3 +158,10 @@ def test_bad_input_is_named():
         solve_ivp(decay, (0, 1), [1.0], events=zero, data=seen)
     with pytest.raises(TypeError, match="inside JAX"):
         jax.jit(lambda y0: solve_ivp(decay, (0, 1), y0, events=ground).mean(1.0))(jnp.ones(1))
+
+
+def test_an_event_that_never_happens_has_no_times():
+    curve = solve_ivp(lambda t, y: -y, (0.0, 1.0), [1.0], events=lambda t, y: y[0] + 5.0)
+    assert curve.converged
+    assert curve.t_events[0].mean.shape == (0,)
+    assert curve.y_events[0].mean.shape == (0, 1)
