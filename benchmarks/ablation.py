@@ -135,12 +135,7 @@ def score(cases: list[Case]) -> Score:
     outcomes = [case() for case in cases]
     converged = np.concatenate([o.converged for o in outcomes])
     errors = np.nan_to_num(np.concatenate([o.errors for o in outcomes]), nan=np.inf)
-    z = [
-        row
-        for o in outcomes
-        for row, good in zip(o.z, o.converged, strict=True)
-        if good and np.isfinite(row).all()
-    ]
+    z = [row for o in outcomes for row, good in zip(o.z, o.converged, strict=True) if good and np.isfinite(row).all()]
     inside = [np.mean(np.abs(row) <= 2) for row in z]
     squares = [np.mean(row**2) for row in z]
     evaluations = np.array([max(1, o.evaluations) for o in outcomes])
@@ -183,9 +178,7 @@ def ode_cases() -> list[Case]:
 
     markov = [solvers.Markov(rtol=rtol) for rtol in (1e-2, 1e-4, 1e-7)]
     models = (("jacobian", True), ("linearised", False), ("bound", False))
-    dense = [
-        solvers.Dense(n_points=12, error_model=model, fit_lengthscale=fit) for model, fit in models
-    ]
+    dense = [solvers.Dense(n_points=12, error_model=model, fit_lengthscale=fit) for model, fit in models]
     easy = ("bratu", "hyperbolic", "pendulum")
     return [
         *boundary_cases(markov, 0.1, 4),
@@ -200,9 +193,7 @@ def ode_cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def boundary_cases(
-    of_solvers: list, epsilon: float, copies: int, names: tuple[str, ...] | None = None
-) -> list[Case]:
+def boundary_cases(of_solvers: list, epsilon: float, copies: int, names: tuple[str, ...] | None = None) -> list[Case]:
     from baselines import bvp_families, perturbed, solve_copies
 
     def case(problems: list, solver: Any) -> Case:
@@ -222,9 +213,7 @@ def singular_cases() -> list[Case]:
     def case(n: int) -> Case:
         t = np.linspace(0.0, 1.0, 9)
         ends = np.zeros((1, 1)), np.ones((1, 1))
-        return lambda: judged(
-            solve_bvp(lambda t, y, dy: -((n * np.pi) ** 2) * y, (0.0, 1.0), *ends), None, t
-        )
+        return lambda: judged(solve_bvp(lambda t, y, dy: -((n * np.pi) ** 2) * y, (0.0, 1.0), *ends), None, t)
 
     return [case(n) for n in (1, 2, 5)]
 
@@ -238,9 +227,7 @@ def initial_cases(of_solvers: list, names: tuple[str, ...]) -> list[Case]:
         t = times(problem.t_span)
         exact = problem.solution(t)[None]
         starts = [v[None] for v in (problem.y0, problem.dy0) if v is not None]
-        return lambda: judged(
-            solve_ivp(problem.f, problem.t_span, *starts, solver=solver), exact, t
-        )
+        return lambda: judged(solve_ivp(problem.f, problem.t_span, *starts, solver=solver), exact, t)
 
     return [case(getattr(problems, name)(), solver) for name in names for solver in of_solvers]
 
@@ -414,9 +401,7 @@ ROOMS: dict[str, Callable[[], list[Case]]] = {
 def line(label: str, value: Any, score: Score, base: Score) -> str:
     if score.print == base.print:
         return f"| {label} | {value:g} | nothing changes | | | | |"
-    return (
-        f"| {label} | {value:g} | {cells(score, f'{score.evaluations / base.evaluations:.3f}')} |"
-    )
+    return f"| {label} | {value:g} | {cells(score, f'{score.evaluations / base.evaluations:.3f}')} |"
 
 
 def cells(score: Score, evaluations: str) -> str:

@@ -62,9 +62,7 @@ def network(sizes: list[int]) -> Sequential:
     return Sequential(*layers[:-1])
 
 
-def by_adam(
-    decoder: torch.nn.Module, a: np.ndarray, b: np.ndarray, free: int = 8, steps: int = 1000
-) -> np.ndarray:
+def by_adam(decoder: torch.nn.Module, a: np.ndarray, b: np.ndarray, free: int = 8, steps: int = 1000) -> np.ndarray:
     """Curves (n, 2000, 2) of least energy among splines with `free` knots."""
     first, last = (torch.tensor(x, dtype=torch.float32)[:, None] for x in (a, b))
     knots = torch.zeros(len(a), free, 2, requires_grad=True)

@@ -291,12 +291,7 @@ def measured(family: Family) -> list[tuple]:
     batches = swept(RTOLS, lambda rtol: family.ours(members, rtol), of_batch, MEMBERS)
     alone = swept(RTOLS, lambda rtol: [family.ours(a, rtol) for a in few], of_alone, ONE_BY_ONE)
     theirs = [
-        swept(
-            TOLS,
-            lambda tol, n=n, j=j: [family.scipys(a, tol, n, j) for a in few],
-            of_scipy,
-            ONE_BY_ONE,
-        )
+        swept(TOLS, lambda tol, n=n, j=j: [family.scipys(a, tol, n, j) for a in few], of_scipy, ONE_BY_ONE)
         for n, j in itertools.product((5, 10), (False, True))
     ]
     return [

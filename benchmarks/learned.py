@@ -10,12 +10,7 @@ from probgeo import data, metrics
 
 COMPONENTS = 8  # of a mixture in the plane,
 DIGITS = 10  # and of the digits
-SHAPES = {
-    "half circle": data.half_circle,
-    "two moons": data.two_moons,
-    "spiral": data.spiral,
-    "ring": data.ring,
-}
+SHAPES = {"half circle": data.half_circle, "two moons": data.two_moons, "spiral": data.spiral, "ring": data.ring}
 
 
 def learned(name: str):

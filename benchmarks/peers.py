@@ -84,9 +84,7 @@ def by_scipy(batch: Batch, method: str) -> Solve:
         return np.asarray(field(t, y.reshape(states.shape))).reshape(-1)
 
     def run(tol):
-        found = solve_ivp(
-            stacked, batch.t_span, states.reshape(-1), method, [batch.t_span[1]], rtol=tol, atol=tol
-        )
+        found = solve_ivp(stacked, batch.t_span, states.reshape(-1), method, [batch.t_span[1]], rtol=tol, atol=tol)
         if not found.success:
             return Ends(np.full_like(batch.y0, np.nan), np.zeros(len(states), bool))
         ends = found.y[:, -1].reshape(states.shape)[:, : batch.y0.shape[1]]

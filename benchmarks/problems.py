@@ -169,16 +169,8 @@ def _log_cosh(x):
 
 
 _CASH = {
-    1: _Cash(
-        _UNIT,
-        _linear(lambda t, e, xp: (0.0, 1 / e, 0.0)),
-        lambda t, e: _decaying_sinh(1 - t, 1.0, e**-0.5),
-    ),
-    2: _Cash(
-        _UNIT,
-        _linear(lambda t, e, xp: (1 / e, 0.0, 0.0)),
-        lambda t, e: np.expm1((t - 1) / e) / np.expm1(-1 / e),
-    ),
+    1: _Cash(_UNIT, _linear(lambda t, e, xp: (0.0, 1 / e, 0.0)), lambda t, e: _decaying_sinh(1 - t, 1.0, e**-0.5)),
+    2: _Cash(_UNIT, _linear(lambda t, e, xp: (1 / e, 0.0, 0.0)), lambda t, e: np.expm1((t - 1) / e) / np.expm1(-1 / e)),
     3: _Cash(
         _SYMMETRIC,
         _linear(
@@ -197,56 +189,26 @@ _CASH = {
     ),
     5: _Cash(
         _SYMMETRIC,
-        _linear(
-            lambda t, e, xp: (
-                t / e,
-                1 / e,
-                _cosine_forcing(t, e, xp) + np.pi * t * xp.sin(np.pi * t) / e,
-            )
-        ),
+        _linear(lambda t, e, xp: (t / e, 1 / e, _cosine_forcing(t, e, xp) + np.pi * t * xp.sin(np.pi * t) / e)),
         lambda t, e: np.cos(np.pi * t),
     ),
     6: _Cash(
         _SYMMETRIC,
-        _linear(
-            lambda t, e, xp: (
-                -t / e,
-                0.0,
-                -(np.pi**2) * xp.cos(np.pi * t) - np.pi * t * xp.sin(np.pi * t) / e,
-            )
-        ),
+        _linear(lambda t, e, xp: (-t / e, 0.0, -(np.pi**2) * xp.cos(np.pi * t) - np.pi * t * xp.sin(np.pi * t) / e)),
         lambda t, e: np.cos(np.pi * t) + _step(t, e),
     ),
     7: _Cash(
         _SYMMETRIC,
-        _linear(
-            lambda t, e, xp: (
-                -t / e,
-                1 / e,
-                _cosine_forcing(t, e, xp) - np.pi * t * xp.sin(np.pi * t) / e,
-            )
-        ),
+        _linear(lambda t, e, xp: (-t / e, 1 / e, _cosine_forcing(t, e, xp) - np.pi * t * xp.sin(np.pi * t) / e)),
         lambda t, e: np.cos(np.pi * t) + t + _corner(t, e) / _corner(1.0, e),
     ),
-    8: _Cash(
-        _UNIT,
-        _linear(lambda t, e, xp: (-1 / e, 0.0, 0.0)),
-        lambda t, e: 1 + np.expm1(-t / e) / np.expm1(-1 / e),
-    ),
+    8: _Cash(_UNIT, _linear(lambda t, e, xp: (-1 / e, 0.0, 0.0)), lambda t, e: 1 + np.expm1(-t / e) / np.expm1(-1 / e)),
     9: _Cash(
-        _SYMMETRIC,
-        _linear(lambda t, e, xp: (-4 * t / (e + t**2), -2 / (e + t**2), 0.0)),
-        lambda t, e: 1 / (e + t**2),
+        _SYMMETRIC, _linear(lambda t, e, xp: (-4 * t / (e + t**2), -2 / (e + t**2), 0.0)), lambda t, e: 1 / (e + t**2)
     ),
-    10: _Cash(
-        _SYMMETRIC,
-        _linear(lambda t, e, xp: (-t / e, 0.0, 0.0)),
-        lambda t, e: 1 + _step(t, e),
-    ),
+    10: _Cash(_SYMMETRIC, _linear(lambda t, e, xp: (-t / e, 0.0, 0.0)), lambda t, e: 1 + _step(t, e)),
     11: _Cash(
-        _SYMMETRIC,
-        _linear(lambda t, e, xp: (0.0, 1 / e, _cosine_forcing(t, e, xp))),
-        lambda t, e: np.cos(np.pi * t),
+        _SYMMETRIC, _linear(lambda t, e, xp: (0.0, 1 / e, _cosine_forcing(t, e, xp))), lambda t, e: np.cos(np.pi * t)
     ),
     12: _Cash(
         _SYMMETRIC,
@@ -261,32 +223,19 @@ _CASH = {
     14: _Cash(
         _SYMMETRIC,
         _linear(lambda t, e, xp: (0.0, 1 / e, _cosine_forcing(t, e, xp))),
-        lambda t, e: (
-            np.cos(np.pi * t) + np.exp(-(1 + t) / np.sqrt(e)) + np.exp((t - 1) / np.sqrt(e))
-        ),
+        lambda t, e: np.cos(np.pi * t) + np.exp(-(1 + t) / np.sqrt(e)) + np.exp((t - 1) / np.sqrt(e)),
     ),
     15: _Cash(_SYMMETRIC, _linear(lambda t, e, xp: (0.0, t / e, 0.0)), _airy),
     16: _Cash(
-        _UNIT,
-        _linear(lambda t, e, xp: (0.0, -((np.pi / (2 * e)) ** 2), 0.0)),
-        lambda t, e: np.sin(np.pi * t / (2 * e)),
+        _UNIT, _linear(lambda t, e, xp: (0.0, -((np.pi / (2 * e)) ** 2), 0.0)), lambda t, e: np.sin(np.pi * t / (2 * e))
     ),
     17: _Cash(
-        (-0.1, 0.1),
-        _linear(lambda t, e, xp: (0.0, -3 * e / (e + t**2) ** 2, 0.0)),
-        lambda t, e: t / np.sqrt(e + t**2),
+        (-0.1, 0.1), _linear(lambda t, e, xp: (0.0, -3 * e / (e + t**2) ** 2, 0.0)), lambda t, e: t / np.sqrt(e + t**2)
     ),
-    18: _Cash(
-        _UNIT,
-        _linear(lambda t, e, xp: (-1 / e, 0.0, 0.0)),
-        lambda t, e: np.exp(-t / e),
-    ),
+    18: _Cash(_UNIT, _linear(lambda t, e, xp: (-1 / e, 0.0, 0.0)), lambda t, e: np.exp(-t / e)),
     20: _Cash(
         _UNIT,
-        _equation(
-            lambda t, y, dy, e, xp: (1 - dy**2) / e,
-            lambda t, y, dy, e: (0.0, -2 * dy / e),
-        ),
+        _equation(lambda t, y, dy, e, xp: (1 - dy**2) / e, lambda t, y, dy, e: (0.0, -2 * dy / e)),
         lambda t, e: 1 + e * _log_cosh((t - 0.745) / e),
     ),
     21: _Cash(
@@ -328,10 +277,7 @@ def cash(number: int, epsilon: float) -> BVP:
     return _bvp(name, equation, epsilon, t_span, solution, epsilon)
 
 
-_BRATU = _equation(
-    lambda t, y, dy, lam, xp: -lam * xp.exp(y),
-    lambda t, y, dy, lam: (-lam * np.exp(y), 0.0),
-)
+_BRATU = _equation(lambda t, y, dy, lam, xp: -lam * xp.exp(y), lambda t, y, dy, lam: (-lam * np.exp(y), 0.0))
 
 
 def bratu(lam: float = 1.0) -> BVP:
@@ -396,10 +342,7 @@ def hyperbolic_geodesic(a=(-1.0, 0.5), b=(1.0, 1.0)) -> BVP:
     return _bvp("hyperbolic", _HALF_PLANE, 0.0, _UNIT, solution)
 
 
-_PENDULUM = _equation(
-    lambda t, y, dy, _, xp: -xp.sin(y),
-    lambda t, y, dy, _: (-np.cos(y), 0.0),
-)
+_PENDULUM = _equation(lambda t, y, dy, _, xp: -xp.sin(y), lambda t, y, dy, _: (-np.cos(y), 0.0))
 
 
 def pendulum(k: float = 0.8, duration: float = 2.0) -> BVP:
@@ -633,13 +576,4 @@ def pleiades() -> IVP:
     return _ivp("pleiades", f, (0.0, 3.0), x + y, dx + dy)
 
 
-IVPS = (
-    logistic,
-    harmonic,
-    damped,
-    lotka_volterra,
-    van_der_pol,
-    stiff_van_der_pol,
-    arenstorf,
-    pleiades,
-)
+IVPS = (logistic, harmonic, damped, lotka_volterra, van_der_pol, stiff_van_der_pol, arenstorf, pleiades)

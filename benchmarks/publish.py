@@ -47,15 +47,11 @@ def publish(root: Path, out: Path) -> None:
     """
     source = out / "results.json"
     if not source.exists():
-        raise FileNotFoundError(
-            f"{source} does not exist; run `probgeo reproduce` into {out} first"
-        )
+        raise FileNotFoundError(f"{source} does not exist; run `probgeo reproduce` into {out} first")
     records = _load(source)
     failed = [name for name, record in records.items() if "error" in record]
     if failed:
-        raise ValueError(
-            f"{failed[0]} ended in an error, run it again: {records[failed[0]]['error']}"
-        )
+        raise ValueError(f"{failed[0]} ended in an error, run it again: {records[failed[0]]['error']}")
     page = paper_page(records)  # before anything is written: it may fail
     pictures = [file for record in records.values() for file in record["files"]]
     missing = [file for file in pictures if not (out / file).exists()]
@@ -125,9 +121,7 @@ def _section(name: str, records: Records) -> list[str]:
 
 
 def _run(records: Records) -> str:
-    return (
-        f"{_text(kind_of_run(records))} {_text(made_with(records))}; total time: {total(records)}."
-    )
+    return f"{_text(kind_of_run(records))} {_text(made_with(records))}; total time: {total(records)}."
 
 
 def _table(claims: Iterable[dict[str, str]]) -> str:
@@ -205,12 +199,9 @@ def _less_sensitive(records: Records) -> tuple[str, str, str]:
 def _new_algorithms(records: Records) -> tuple[str, str, str]:
     numbers = records["fig3"]["numbers"]
     verdicts = {claim["verdict"] for claim in records["fig3"]["claims"]}
-    angles = " and ".join(
-        f"{numbers[name]['angle_degrees']:.2g} ({name} solver)" for name in ("paper's", "default")
-    )
+    angles = " and ".join(f"{numbers[name]['angle_degrees']:.2g} ({name} solver)" for name in ("paper's", "default"))
     return (
-        f"both work; the principal directions are {angles} degrees from that of the classical "
-        "algorithm",
+        f"both work; the principal directions are {angles} degrees from that of the classical algorithm",
         verdicts.pop() if len(verdicts) == 1 else "partly",
         "",
     )
@@ -223,8 +214,7 @@ def _rough_and_fast(records: Records) -> tuple[str, str, str]:
     faster = times["scipy"]["ms"] >= NOTICEABLE * min(ms.values())
     trade = off["paper's"] > off["default"] and ms["paper's"] < ms["default"]
     told = ", ".join(
-        f"the {name} solver {ms[name]:.2g} ms with lengths off by {off[name]:.1g} on average"
-        for name in off
+        f"the {name} solver {ms[name]:.2g} ms with lengths off by {off[name]:.1g} on average" for name in off
     )
     if trade:
         why = "The rougher of our two solvers is the faster one."
@@ -251,16 +241,8 @@ ABSTRACT = (
         ("fig3",),
         _less_sensitive,
     ),
-    Question(
-        "This leads to new algorithms for means and principal geodesics.",
-        ("fig3",),
-        _new_algorithms,
-    ),
-    Question(
-        "Results can be less precise, which enables a noticeable speed-up.",
-        ("fig4", "fig5"),
-        _rough_and_fast,
-    ),
+    Question("This leads to new algorithms for means and principal geodesics.", ("fig3",), _new_algorithms),
+    Question("Results can be less precise, which enables a noticeable speed-up.", ("fig4", "fig5"), _rough_and_fast),
 )
 
 

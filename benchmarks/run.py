@@ -94,11 +94,7 @@ def succeeds(name: str, scale: str, core: int | None) -> bool:
     threads = {} if core is None else ONE_THREAD
     command = [sys.executable, str(HERE / "run.py"), "--section", name, scale, str(core)]
     process = subprocess.Popen(
-        command,
-        env=dict(os.environ) | threads,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, env=dict(os.environ) | threads, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     timer = Timer(LIMIT, process.kill)
     if scale != "long":

@@ -45,9 +45,7 @@ print(f"belly from {belly[0]:.2f} m to {belly[-1]:.2f} m")
 # %%
 # Bodies two standard deviations below the mean, at it, and two above.
 
-fig, (left, right) = plt.subplots(
-    1, 2, figsize=(10.0, 3.3), layout="constrained", width_ratios=[2.3, 1.0]
-)
+fig, (left, right) = plt.subplots(1, 2, figsize=(10.0, 3.3), layout="constrained", width_ratios=[2.3, 1.0])
 for k, score in enumerate([path[0], path[20], path[-1]]):
     vertices = people.vertices(score)
     plot.mesh(vertices, people.faces, left, shift=(2.0 * k, 0.0))

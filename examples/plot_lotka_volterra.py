@@ -54,9 +54,7 @@ with jax.enable_x64(True):
     )  # fmt: skip
     # the curvature by differences of the gradient
     steps = 1e-3 * np.eye(6)
-    curvature = np.array(
-        [(slope(jnp.asarray(found.x + e)) - slope(jnp.asarray(found.x - e))) / 2e-3 for e in steps]
-    )
+    curvature = np.array([(slope(jnp.asarray(found.x + e)) - slope(jnp.asarray(found.x - e))) / 2e-3 for e in steps])
 posterior = Gaussian(found.x, np.linalg.inv(0.5 * (curvature + curvature.T)))
 fitted, std = np.exp(posterior.mean), np.exp(posterior.mean) * posterior.std
 for name, mean, error, known in zip(NAMES, fitted, std, TRUE, strict=False):

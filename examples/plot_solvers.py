@@ -39,10 +39,7 @@ families = {
     "Markov": lambda n: solvers.Markov(n_points=n),
 }
 curves = {
-    name: [
-        solve_bvp(lambda t, y, dy: -np.sin(y), (0.0, 3.0), [0.4], [2.0], solver=make(n))
-        for n in sizes
-    ]
+    name: [solve_bvp(lambda t, y, dy: -np.sin(y), (0.0, 3.0), [0.4], [2.0], solver=make(n)) for n in sizes]
     for name, make in families.items()
 }
 error = {k: [np.abs(c.mean(times)[:, 0] - truth).max() for c in v] for k, v in curves.items()}

@@ -38,9 +38,7 @@ print(f"exact distances of draws: mean {np.mean(draws):.3f}, std {np.std(draws):
 # %%
 # Left: ellipses of two standard deviations along the way. Right: the Gaussian over the length.
 
-fig, (left, right) = plt.subplots(
-    1, 2, figsize=(8.5, 3.2), layout="constrained", width_ratios=[3, 2]
-)
+fig, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.2), layout="constrained", width_ratios=[3, 2])
 plot.curve(geodesic, left, n_samples=15, nodes=False, label="mean")
 plot.ellipse(geodesic(np.linspace(0.0, 1.0, 7)), left, label="two std")
 left.set(xlabel="$x_1$", ylabel="$x_2$", title="geodesic and samples", aspect="equal")

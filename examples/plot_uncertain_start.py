@@ -40,11 +40,7 @@ for source, values in std.items():
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.0), layout="constrained")
 plot.curve(curve, left, n_samples=10)
 left.set(xlabel="time $t$", ylabel="angle $y$ (rad)", title="angle")
-styles = {
-    "total": ("#999999", "-", 4.0),
-    "boundary": ("k", "-", 1.2),
-    "numerical": ("C0", "--", 1.5),
-}
+styles = {"total": ("#999999", "-", 4.0), "boundary": ("k", "-", 1.2), "numerical": ("C0", "--", 1.5)}
 for source, (colour, line, width) in styles.items():
     right.semilogy(times[1:], std[source][1:], line, color=colour, linewidth=width, label=source)
 right.set(xlabel="time $t$", ylabel="standard deviation (rad)", ylim=(3e-5, 10.0))

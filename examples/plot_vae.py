@@ -24,10 +24,7 @@ digits = load_digits()
 images = digits.data / 16.0
 torch.manual_seed(0)
 encoder = Sequential(Linear(64, 64), Tanh(), Linear(64, 4))  # mean and log variance of codes
-decoders = [
-    Sequential(Linear(2, 64), Tanh(), Linear(64, 64), Tanh(), Linear(64, 64), Sigmoid())
-    for _ in range(3)
-]
+decoders = [Sequential(Linear(2, 64), Tanh(), Linear(64, 64), Tanh(), Linear(64, 64), Sigmoid()) for _ in range(3)]
 
 x = torch.tensor(images, dtype=torch.float32)
 networks = torch.nn.ModuleList([encoder, *decoders])
@@ -113,9 +110,7 @@ ax.set(xlabel="first code", ylabel="second code")
 fig.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=3)
 
 frames = np.linspace(0, len(t) - 1, 9).astype(int)
-cells = right.subplot_mosaic(
-    [[f"{name} {k}" for k in frames] for name in ways] + 2 * [["std"] * len(frames)]
-)
+cells = right.subplot_mosaic([[f"{name} {k}" for k in frames] for name in ways] + 2 * [["std"] * len(frames)])
 for name, (way, colour, style) in ways.items():
     for k, image in zip(frames, metrics.Pullback(decoders[0]).decode(way[frames]), strict=True):
         cells[f"{name} {k}"].imshow(image.reshape(8, 8), cmap="gray_r", vmin=0.0, vmax=1.0)

@@ -69,8 +69,7 @@ def as_positive_definite(name: str, value: Any, dimension: int) -> np.ndarray:
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] <= 1e-14 * eigenvalues[-1]:
         raise ValueError(
-            f"{name} must be positive definite, got eigenvalues from "
-            f"{eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
+            f"{name} must be positive definite, got eigenvalues from {eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
         )
     return matrix
 

@@ -47,12 +47,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
     out = Path(arguments.out)
     records = paper.reproduce(
-        arguments.figures,
-        out,
-        quick=arguments.quick,
-        seed=arguments.seed,
-        again=arguments.again,
-        jobs=arguments.jobs,
+        arguments.figures, out, quick=arguments.quick, seed=arguments.seed, again=arguments.again, jobs=arguments.jobs
     )
     # the folder may hold failures of other days, of figures that nobody asked for now
     asked = {name: r for name, r in records.items() if name in (arguments.figures or records)}
@@ -218,10 +213,4 @@ def _complain(arguments: argparse.Namespace, message: str) -> None:
     print(f"probgeo {arguments.command}: {message}", file=sys.stderr)
 
 
-COMMANDS = {
-    "reproduce": _reproduce,
-    "fit": _fit,
-    "geodesic": _geodesic,
-    "distances": _distances,
-    "explore": _explore,
-}
+COMMANDS = {"reproduce": _reproduce, "fit": _fit, "geodesic": _geodesic, "distances": _distances, "explore": _explore}

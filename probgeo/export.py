@@ -25,9 +25,7 @@ def optional(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ImportError(
-            f'this needs {name}, which is not installed: pip install "probgeo[frames]"'
-        ) from error
+        raise ImportError(f'this needs {name}, which is not installed: pip install "probgeo[frames]"') from error
 
 
 def table(columns: dict[str, Any], batch_shape: tuple[int, ...]) -> "pandas.DataFrame":

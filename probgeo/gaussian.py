@@ -5,14 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from probgeo._checks import (
-    as_covariance,
-    as_float_array,
-    as_generator,
-    as_numbers,
-    as_whole_number,
-    is_traced,
-)
+from probgeo._checks import as_covariance, as_float_array, as_generator, as_numbers, as_whole_number, is_traced
 
 if TYPE_CHECKING:
     import pandas

@@ -115,12 +115,7 @@ def curve(
 
 
 def ellipse(
-    gaussian: Gaussian,
-    ax: "Axes | None" = None,
-    n_std: float = 2.0,
-    *,
-    label: str | None = None,
-    colour: Any = None,
+    gaussian: Gaussian, ax: "Axes | None" = None, n_std: float = 2.0, *, label: str | None = None, colour: Any = None
 ) -> "Axes":
     """Draw the ellipse `n_std` standard deviations around the mean of a Gaussian in the plane.
 
@@ -169,9 +164,7 @@ def geodesics(
     return ax
 
 
-def points(
-    data: Any, ax: "Axes | None" = None, *, label: str | None = None, colour: Any = None
-) -> "Axes":
+def points(data: Any, ax: "Axes | None" = None, *, label: str | None = None, colour: Any = None) -> "Axes":
     """Draw data (P, 2) as dots, pale by default."""
     given = np.asarray(data, dtype=float)
     if given.ndim != 2 or given.shape[1] != 2:
@@ -235,9 +228,7 @@ def metric(
     return ax
 
 
-def mean(
-    estimator: Any, ax: "Axes | None" = None, *, data: Any = None, label: str | None = None
-) -> "Axes":
+def mean(estimator: Any, ax: "Axes | None" = None, *, data: Any = None, label: str | None = None) -> "Axes":
     """Draw a mean or median in the plane with two ellipses of two standard deviations.
 
     The solid one is numerical, the dashed one statistical; the first may be too small to be seen.
@@ -252,13 +243,7 @@ def mean(
 
 
 def principal_geodesics(
-    pga: Any,
-    ax: "Axes | None" = None,
-    *,
-    data: Any = None,
-    deviations: float = 2.0,
-    n_samples: int = 0,
-    seed: int = 0,
+    pga: Any, ax: "Axes | None" = None, *, data: Any = None, deviations: float = 2.0, n_samples: int = 0, seed: int = 0
 ) -> "Axes":
     """Draw principal geodesics in the plane, so many standard deviations each way, and the mean.
 
@@ -346,9 +331,7 @@ def _outline(gaussian: Gaussian, ax: "Axes", n_std: float = 2.0, **style: Any) -
         style["label"] = None
 
 
-def _extent(
-    extent: tuple[float, float, float, float] | None, data: Any
-) -> tuple[float, float, float, float]:
+def _extent(extent: tuple[float, float, float, float] | None, data: Any) -> tuple[float, float, float, float]:
     if extent is not None:
         return extent
     if data is None:
@@ -358,9 +341,7 @@ def _extent(
     return low[0] - room, high[0] + room, low[1] - room, high[1] + room
 
 
-def _tensors(
-    function: Metric, left: float, right: float, bottom: float, top: float, count: int
-) -> np.ndarray:
+def _tensors(function: Metric, left: float, right: float, bottom: float, top: float, count: int) -> np.ndarray:
     """M (count^2, 2, 2) at points that fill a rectangle, row by row from the bottom."""
     x, y = np.meshgrid(np.linspace(left, right, count), np.linspace(bottom, top, count))
     at = np.stack([x.ravel(), y.ravel()], axis=1)
@@ -393,9 +374,7 @@ def _shown(dimension: int, component: int | None) -> tuple[int, ...]:
             )
         return tuple(range(dimension))
     if component not in range(dimension):
-        raise ValueError(
-            f"component must be a whole number from 0 to {dimension - 1}, got {component!r}"
-        )
+        raise ValueError(f"component must be a whole number from 0 to {dimension - 1}, got {component!r}")
     return (component,)
 
 

@@ -262,8 +262,7 @@ def _find(name: str, own: dict[str, Any]) -> Any:
     module, _, path = name.partition(":")
     if module.partition(".")[0] not in TRUSTED:
         raise NotFoundError(
-            f"needs {path} of {module}, which is not looked up by name: "
-            f"pass it on, load(path, known=[{path}])"
+            f"needs {path} of {module}, which is not looked up by name: pass it on, load(path, known=[{path}])"
         )
     try:
         found: Any = importlib.import_module(module)

@@ -10,9 +10,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PROBGEO_THREADS"):
     os.environ.setdefault(name, "1")
 # tests compile more functions than they evaluate
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
-)
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0")
 
 from hypothesis import HealthCheck, settings  # noqa: E402
 

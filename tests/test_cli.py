@@ -80,9 +80,7 @@ def complaint(capsys, *arguments):
 
 
 def test_help_as_a_program():
-    done = subprocess.run(
-        [sys.executable, "-m", "probgeo", "--help"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "probgeo", "--help"], capture_output=True, text=True, check=True)
     for command in ("reproduce", "fit", "geodesic"):
         assert command in done.stdout
 
@@ -505,10 +503,7 @@ class TestWarnings:
 
 
 def test_json_has_no_infinity():
-    assert plain({"a": np.array([1.0, np.nan]), "b": (np.inf, True, "c")}) == {
-        "a": [1.0, None],
-        "b": [None, True, "c"],
-    }
+    assert plain({"a": np.array([1.0, np.nan]), "b": (np.inf, True, "c")}) == {"a": [1.0, None], "b": [None, True, "c"]}
 
 
 @pytest.mark.parametrize(
@@ -552,10 +547,7 @@ def test_a_sample_is_drawn_once():
     np.testing.assert_array_equal(rows, sampled(1000, 100, 3))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(3.0, "some seconds"), (42.0, "about 40 s"), (200.0, "about 3 min")],
-)
+@pytest.mark.parametrize(("seconds", "text"), [(3.0, "some seconds"), (42.0, "about 40 s"), (200.0, "about 3 min")])
 def test_time_to_wait(seconds, text):
     assert fitting._about(seconds) == text
 
@@ -575,9 +567,7 @@ class TestReproduce:
 
     def test_defaults(self, calls, capsys):
         assert main(["reproduce"]) == 0
-        assert calls.seen == [
-            ([], "figures", {"quick": False, "seed": 0, "again": False, "jobs": None})
-        ]
+        assert calls.seen == [([], "figures", {"quick": False, "seed": 0, "again": False, "jobs": None})]
         assert capsys.readouterr().out == "report: figures/index.html\n"
 
     def test_everything(self, calls, tmp_path):

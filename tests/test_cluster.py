@@ -50,10 +50,7 @@ def client():
     from distributed import Client, LocalCluster
 
     options = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, **options) as workers,
-        Client(workers) as client,
-    ):
+    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as workers, Client(workers) as client:
         yield client
 
 
@@ -173,14 +170,10 @@ class TestAlone:
             at[1] = partial(middle, at=0.5)
         expected = MANIFOLD.geodesic(X[:2], X[2:4]).mean(0.5)
         np.testing.assert_allclose(found["values"], expected, rtol=1e-9)
-        with pytest.raises(
-            ValueError, match=r"its what differs \(.*at=0.5\) there, .*at=0.25\) he"
-        ):
+        with pytest.raises(ValueError, match=r"its what differs \(.*at=0.5\) there, .*at=0.25\) he"):
             cluster.map_pairs(at[0], MANIFOLD, X[:2], X[2:4], out=tmp_path)
 
-    @pytest.mark.parametrize(
-        "wrong", [lambda g: 1.0, lambda g: np.zeros(2), lambda g: {"/": g.gap}]
-    )
+    @pytest.mark.parametrize("wrong", [lambda g: 1.0, lambda g: np.zeros(2), lambda g: {"/": g.gap}])
     def test_functions_that_return_something_else(self, tmp_path, wrong):
         with pytest.raises(ValueError, match=r"must return arrays with a row|become names of file"):
             cluster.map_pairs(wrong, MANIFOLD, X[:3], X[3:6], out=tmp_path)
@@ -199,10 +192,7 @@ class TestAlone:
 
 class TestDask:
     def test_the_same_numbers(self, client, tmp_path, undisturbed):
-        same(
-            cluster.distance_matrix(MANIFOLD, X, out=tmp_path, chunk=CHUNK, client=client),
-            undisturbed,
-        )
+        same(cluster.distance_matrix(MANIFOLD, X, out=tmp_path, chunk=CHUNK, client=client), undisturbed)
 
     @pytest.mark.parametrize("count", [1, 2])
     def test_workers_killed_on_the_way(self, client, tmp_path, count):
@@ -212,9 +202,7 @@ class TestDask:
         expected = cluster.map_pairs(slowly, MANIFOLD, *pairs, out=tmp_path / "alone", **options)
         out = tmp_path / "killed"
         with killing(client, out, count) as seen:
-            found = cluster.map_pairs(
-                slowly, MANIFOLD, *pairs, out=out, client=client, retries=6, **options
-            )
+            found = cluster.map_pairs(slowly, MANIFOLD, *pairs, out=out, client=client, retries=6, **options)
         assert 2 <= seen[0] < 15
         same(found.values(), expected.values())
 
@@ -230,9 +218,7 @@ class TestDask:
             raise MemoryError
 
         with pytest.raises(RuntimeError, match=r"chunk \d of 3 failed 2 times \(MemoryError"):
-            cluster.map_pairs(
-                greedy, MANIFOLD, X[:6], X[6:12], out=tmp_path, chunk=2, client=client, retries=1
-            )
+            cluster.map_pairs(greedy, MANIFOLD, X[:6], X[6:12], out=tmp_path, chunk=2, client=client, retries=1)
 
     def test_errors_of_a_function_reach_the_caller(self, client, tmp_path):
         def wrong(geodesic):

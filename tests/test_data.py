@@ -41,13 +41,7 @@ def test_damage_is_noticed(monkeypatch):
 
 @pytest.mark.parametrize(
     ("make", "dimension"),
-    [
-        (data.half_circle, 2),
-        (data.ring, 2),
-        (data.two_moons, 2),
-        (data.spiral, 2),
-        (data.swiss_roll, 3),
-    ],
+    [(data.half_circle, 2), (data.ring, 2), (data.two_moons, 2), (data.spiral, 2), (data.swiss_roll, 3)],
 )
 def test_toys(make, dimension):
     X = make(101, seed=1)

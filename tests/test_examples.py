@@ -57,12 +57,7 @@ def length_by_scipy(metric, path) -> float:
     guess = np.concatenate([path, np.gradient(path, t, axis=0)], axis=1).T
     ends = np.concatenate([path[0], path[-1]])
     found = solve_bvp(
-        in_the_plane(metric),
-        lambda a, b: np.concatenate([a[:2], b[:2]]) - ends,
-        t,
-        guess,
-        tol=1e-6,
-        max_nodes=20_000,
+        in_the_plane(metric), lambda a, b: np.concatenate([a[:2], b[:2]]) - ends, t, guess, tol=1e-6, max_nodes=20_000
     )
     assert found.success
     x, v = found.sol(0.0)[:2], found.sol(0.0)[2:]
@@ -71,9 +66,9 @@ def length_by_scipy(metric, path) -> float:
 
 def test_the_gallery_is_complete():
     assert len(EXAMPLES) >= 8
-    assert {name.removeprefix("check_") for name in globals() if name.startswith("check_")} - {
-        "picture"
-    } == set(EXAMPLES)
+    assert {name.removeprefix("check_") for name in globals() if name.startswith("check_")} - {"picture"} == set(
+        EXAMPLES
+    )
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -98,9 +93,7 @@ def check_uncertain_start(found):
     """Against the exact pendulum: the mean, and starts shifted by one standard deviation."""
 
     def swing(angle):
-        pendulum = solve_ivp(
-            lambda t, y: [y[1], -np.sin(y[0])], (0, 12), [angle, 0.0], rtol=1e-10, dense_output=True
-        )
+        pendulum = solve_ivp(lambda t, y: [y[1], -np.sin(y[0])], (0, 12), [angle, 0.0], rtol=1e-10, dense_output=True)
         return pendulum.sol(found["times"])[0]
 
     std, mean = found["std"], np.asarray(found["curve"].mean(found["times"]))[:, 0]
@@ -145,10 +138,7 @@ def check_decoder(found):
         decoded = np.column_stack([images, np.sqrt(1e-3) * z])
         length = np.linalg.norm(np.diff(decoded, axis=0), axis=1).sum()  # of the decoded polygon
         assert float(path.length.mean) == pytest.approx(length, rel=1e-3)
-    nearest = [
-        np.linalg.norm(path.mean(0.5) - found["codes"], axis=1).min()
-        for path in found["paths"].values()
-    ]
+    nearest = [np.linalg.norm(path.mean(0.5) - found["codes"], axis=1).min() for path in found["paths"].values()]
     assert nearest[1] < nearest[0]  # closer to the data with the standard deviation
 
 
@@ -159,14 +149,9 @@ def check_vae(found):
     length = np.linalg.norm(np.diff(decoded, axis=0), axis=1).sum()
     assert float(geodesic.length.mean) == pytest.approx(length, rel=1e-3)
     assert length < found["line_length"]
-    way, line = (
-        found["pixel_std"](found["ways"][name][0]).max() for name in ("geodesic", "straight line")
-    )
+    way, line = (found["pixel_std"](found["ways"][name][0]).max() for name in ("geodesic", "straight line"))
     assert way < line  # it keeps to where the decoder is sure
-    apart = [
-        Manifold(m, landmarks=found["Z"]).distance(found["a"], found["others"]).mean
-        for m in found["members"]
-    ]
+    apart = [Manifold(m, landmarks=found["Z"]).distance(found["a"], found["others"]).mean for m in found["members"]]
     np.testing.assert_allclose(found["lengths"], apart, rtol=1e-4)
     np.testing.assert_allclose(found["model_std"], found["lengths"].std(axis=0, ddof=1), rtol=1e-12)
 

@@ -102,12 +102,7 @@ def test_objects_can_be_shown_while_they_are_traced():
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "text"),
-    [
-        (0.96242, 0.0012, "0.9624 ± 0.0012"),
-        (1.0, 0.0, "1.0000 ± 0"),
-        (12.0, 3.0, "12.0 ± 3"),
-    ],
+    ("mean", "std", "text"), [(0.96242, 0.0012, "0.9624 ± 0.0012"), (1.0, 0.0, "1.0000 ± 0"), (12.0, 3.0, "12.0 ± 3")]
 )
 def test_digits_follow_the_error(mean, std, text):
     assert with_error(mean, std) == text

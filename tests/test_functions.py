@@ -12,15 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probgeo.functions import (
-    Field,
-    JaxFunction,
-    NumpyFunction,
-    TorchFunction,
-    as_field,
-    as_row_function,
-    memory,
-)
+from probgeo.functions import Field, JaxFunction, NumpyFunction, TorchFunction, as_field, as_row_function, memory
 
 try:
     import torch
@@ -94,9 +86,7 @@ def test_jacobians_are_the_closed_form():
     by_y = -(k[:, None] * np.cos(y))[:, :, None] * np.eye(3)
     by_y -= (c[:, None] * dy)[:, :, None] * np.eye(3)[::-1]
     np.testing.assert_allclose(J[:, 0], by_y, atol=1e-13)
-    np.testing.assert_allclose(
-        J[:, 1], -(c[:, None] * y[:, ::-1])[:, :, None] * np.eye(3), atol=1e-13
-    )
+    np.testing.assert_allclose(J[:, 1], -(c[:, None] * y[:, ::-1])[:, :, None] * np.eye(3), atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,10 +109,7 @@ class Pair(NamedTuple):
 def test_whole_numbers_are_parameters_without_derivatives():
     args = Pair(np.array([2.0, 3.0]), np.array([1, 2]))
     rows = np.zeros(2), np.full((2, 1, 1), 3.0), np.arange(2)
-    for f in (
-        lambda t, y, p: p.rate * y**p.power,
-        lambda t, y, p: np.multiply(p.rate[:, None], y ** p.power[:, None]),
-    ):
+    for f in (lambda t, y, p: p.rate * y**p.power, lambda t, y, p: np.multiply(p.rate[:, None], y ** p.power[:, None])):
         field = as_field(f, 1, 1, args=args, batch_shape=(2,))
         assert field.n_parameters == 1
         np.testing.assert_allclose(field.values(*rows), [[6.0], [27.0]])
@@ -443,10 +430,7 @@ DECODERS = {
         [torch.tanh(x @ torch.from_numpy(W[0])), torch.sin(x @ torch.from_numpy(W[1]))], dim=1
     ),
 }
-MAPS = {
-    "metric": {"jax": metric_in_jax, "numpy": metric_in_numpy, "torch": metric_in_torch},
-    "decoder": DECODERS,
-}
+MAPS = {"metric": {"jax": metric_in_jax, "numpy": metric_in_numpy, "torch": metric_in_torch}, "decoder": DECODERS}
 
 
 def energy_by_hand(form):

@@ -118,11 +118,7 @@ CALLS = {
     "decoder": ("decoder", metrics.Pullback, []),
     "scale": ("scale", metrics.Conformal, []),
     "mean X": ("X", lambda x: FrechetMean(LEARNED).fit(x), ["objects"]),
-    "mean weights": (
-        "sample_weight",
-        lambda x: FrechetMean(LEARNED).fit(X[:2], sample_weight=x),
-        ["nothing"],
-    ),
+    "mean weights": ("sample_weight", lambda x: FrechetMean(LEARNED).fit(X[:2], sample_weight=x), ["nothing"]),
     "mean manifold": ("metric", lambda x: FrechetMean(x).fit(X[:3]), ["nothing"]),
     "mean init": ("init", lambda x: FrechetMean(LEARNED, init=x).fit(X[:3]), ["nothing"]),
     "mean tol": ("tol", lambda x: FrechetMean(LEARNED, tol=x).fit(X[:3]), []),
@@ -217,13 +213,9 @@ def test_random_local_metrics_give_curves_no_longer_than_the_line(seed):
     D, K = int(rng.integers(1, 9)), int(rng.integers(1, 5))
     scale, spread = 10.0 ** rng.integers(-140, 141), rng.uniform(0.0, 4.0)
     frames = np.linalg.qr(rng.normal(size=(K, D, D)))[0]
-    tensors = np.einsum(
-        "kij,kj,klj->kil", frames, 10.0 ** rng.uniform(-spread, spread, (K, D)), frames
-    )
+    tensors = np.einsum("kij,kj,klj->kil", frames, 10.0 ** rng.uniform(-spread, spread, (K, D)), frames)
     rho = rng.choice([0.0, 0.1, 1.0, 10.0])
-    manifold = Manifold(
-        metrics.LocalMetrics(scale * rng.normal(size=(K, D)), tensors / scale**2, rho)
-    )
+    manifold = Manifold(metrics.LocalMetrics(scale * rng.normal(size=(K, D)), tensors / scale**2, rho))
     a, b = scale * 10.0 ** rng.integers(-2, 2) * rng.normal(size=(2, 3, D))
     geodesic, warned = outcome(lambda: manifold.geodesic(a, b))
     good, length = geodesic.converged, geodesic.length
@@ -350,10 +342,7 @@ def test_what_is_no_right_hand_side_is_refused(name):
 @pytest.mark.parametrize("name", DIFFICULT)
 def test_what_is_too_difficult_is_flagged(name):
     f = DIFFICULT[name]
-    for call in (
-        lambda: solve_ivp(f, (0.0, 1.0), [0.0], [1.0]),
-        lambda: solve_bvp(f, (0.0, 1.0), [0.0], [1.0]),
-    ):
+    for call in (lambda: solve_ivp(f, (0.0, 1.0), [0.0], [1.0]), lambda: solve_bvp(f, (0.0, 1.0), [0.0], [1.0])):
         curve, warned = outcome(call)
         assert warned or (curve.converged and np.isfinite(curve.mean([0.0, 0.5, 1.0])).all())
 
@@ -367,9 +356,7 @@ def test_a_file_with_a_wrong_byte_is_refused_or_read_as_it_was(tmp_path):
     rng, right = np.random.default_rng(3), 0
     for _ in range(150):
         at = int(rng.integers(len(whole)))
-        path.write_bytes(
-            whole[:at] + bytes([whole[at] ^ int(rng.integers(1, 256))]) + whole[at + 1 :]
-        )
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ int(rng.integers(1, 256))]) + whole[at + 1 :])
         try:
             read = probgeo.load(path)
         except ValueError as error:

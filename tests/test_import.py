@@ -13,11 +13,7 @@ def in_a_new_process(code, **environment):
     import os
 
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
     )
     assert done.returncode == 0, done.stderr
     return done

@@ -9,16 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from probgeo import (
-    ConvergenceWarning,
-    Gaussian,
-    Manifold,
-    PrincipalGeodesics,
-    metrics,
-    plot,
-    solve_bvp,
-    solvers,
-)
+from probgeo import ConvergenceWarning, Gaussian, Manifold, PrincipalGeodesics, metrics, plot, solve_bvp, solvers
 
 mpl.use("Agg")
 
@@ -218,9 +209,7 @@ class TestManifolds:
         np.testing.assert_allclose(np.ptp(solid.get_xydata(), axis=0), 0.0)  # flat: exact
         plot.principal_geodesics(pga, ax, deviations=1.0)
         lengths = [
-            np.linalg.norm(x.get_xydata()[-1] - x.get_xydata()[0])
-            for x in ax.lines
-            if len(x.get_xydata()) == 200
+            np.linalg.norm(x.get_xydata()[-1] - x.get_xydata()[0]) for x in ax.lines if len(x.get_xydata()) == 200
         ]
         np.testing.assert_allclose(lengths, np.repeat(pga.explained_variance_**0.5, 2), rtol=1e-6)
 

@@ -37,11 +37,7 @@ OTHERS = {
 
 everywhere = pytest.mark.parametrize(
     "make",
-    [
-        pytest.param(lambda n=n, e=e: cash(n, e), id=f"cash{n:02d}-{e}")
-        for n in CASH_NUMBERS
-        for e in EPSILONS
-    ]
+    [pytest.param(lambda n=n, e=e: cash(n, e), id=f"cash{n:02d}-{e}") for n in CASH_NUMBERS for e in EPSILONS]
     + [pytest.param(make, id=name) for name, make in OTHERS.items()],
 )
 
@@ -158,9 +154,7 @@ def test_hyperbolic_geodesic_has_constant_speed_on_a_circle(b):
     cosh_distance = 1 + np.sum((problem.ya - problem.yb) ** 2) / (2 * problem.ya[1] * problem.yb[1])
     np.testing.assert_allclose(speed, np.arccosh(cosh_distance), rtol=1e-9)
     if b[0] != -1.0:
-        centre = (problem.yb @ problem.yb - problem.ya @ problem.ya) / (
-            2 * (problem.yb[0] - problem.ya[0])
-        )
+        centre = (problem.yb @ problem.yb - problem.ya @ problem.ya) / (2 * (problem.yb[0] - problem.ya[0]))
         radius = np.hypot(y[:, 0] - centre, y[:, 1])
         np.testing.assert_allclose(radius, radius[0], rtol=1e-12)
 
@@ -246,9 +240,7 @@ def test_closed_form_of_an_ivp_agrees_with_the_numerical_reference(make):
 
 def test_arenstorf_orbit_closes():
     problem = arenstorf()
-    np.testing.assert_allclose(
-        problem.solution(np.array(problem.t_span)), np.stack([problem.y0] * 2), atol=1e-9
-    )
+    np.testing.assert_allclose(problem.solution(np.array(problem.t_span)), np.stack([problem.y0] * 2), atol=1e-9)
 
 
 def test_pleiades_keep_their_centre_of_mass():

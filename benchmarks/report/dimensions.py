@@ -43,9 +43,7 @@ def row(kind: str, D: int, pairs: int, compared: int) -> dict[str, Any]:
 
     manifold.geodesic(a[:1], b[:1])  # compiles
     (found, lengths, _), seconds = cpu_seconds(ours)
-    scipys, theirs = cpu_seconds(
-        lambda: [by_solve_bvp(plain, a[i], b[i], TOL) for i in range(compared)]
-    )
+    scipys, theirs = cpu_seconds(lambda: [by_solve_bvp(plain, a[i], b[i], TOL) for i in range(compared)])
     solved = np.array([f.status == 0 for f in scipys])
     with np.errstate(all="ignore"):
         scipy_lengths = np.array([length_of(plain, f) for f in scipys])
@@ -96,9 +94,7 @@ def headlines(result: dict[str, Any]) -> list[str]:
     rows = result["rows"]
     faster = np.array([r["scipy"] / r["time"] for r in rows])
     count, flagged, silent = (sum(r[k] for r in rows) for k in ("pairs", "flagged", "silent"))
-    tried, failed, wrong = (
-        sum(r[k] for r in rows) for k in ("compared", "scipy_failed", "scipy_silent")
-    )
+    tried, failed, wrong = (sum(r[k] for r in rows) for k in ("compared", "scipy_failed", "scipy_silent"))
     worst = rows[int(faster.argmin())]
     return [
         f"Over all rows probgeo is {two_digits(np.exp(np.log(faster).mean()))} times faster than "

@@ -31,8 +31,7 @@ TASKS = {
     "40 geodesics, D = 10": GEODESICS.format(D=10),
     "a boundary value problem": EQUATION
     + "probgeo.solve_bvp(lambda t, y, dy: -jnp.sin(y), (0.0, 3.0), [0.4], [2.0])(0.5).std",
-    "an initial value problem": EQUATION
-    + "probgeo.solve_ivp(lambda t, y: jnp.sin(y), (0.0, 10.0), [0.1])(5.0).std",
+    "an initial value problem": EQUATION + "probgeo.solve_ivp(lambda t, y: jnp.sin(y), (0.0, 10.0), [0.1])(5.0).std",
 }
 PROGRAM = """
 from time import perf_counter as clock, process_time as cpu
@@ -65,11 +64,7 @@ def seconds(program: str, cache: str) -> list[float]:
     environment = {k: v for k, v in os.environ.items() if k not in unset}
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM.format(task=program)]
     out = subprocess.run(
-        command,
-        env=environment | {"NUMBA_CACHE_DIR": cache},
-        capture_output=True,
-        text=True,
-        check=True,
+        command, env=environment | {"NUMBA_CACHE_DIR": cache}, capture_output=True, text=True, check=True
     )
     return list(map(float, out.stdout.strip().splitlines()[-1].split()[1:]))
 

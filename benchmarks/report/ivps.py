@@ -73,9 +73,7 @@ def one_problem(name: str, scale: Scale) -> list[dict]:
     large = batch.y0.shape[1] > 4
 
     def ours(rtol):
-        curve = solve_ivp(
-            batch.f, batch.t_span, batch.y0, batch.dy0, solver=solvers.Markov(rtol=rtol)
-        )
+        curve = solve_ivp(batch.f, batch.t_span, batch.y0, batch.dy0, solver=solvers.Markov(rtol=rtol))
         end = curve(batch.t_span[1])  # with its covariance
         return Ends(end.mean, curve.converged)
 

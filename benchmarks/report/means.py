@@ -20,11 +20,7 @@ LIMITS = {"bodies": 10.0, "spiral": 2.0}  # seconds, once compiled
 
 
 def run(scale: Scale) -> dict[str, Any]:
-    return {
-        "descents": [descent(*sizes) for sizes in scale.means],
-        "sloppy": sloppy(),
-        "large": large(),
-    }
+    return {"descents": [descent(*sizes) for sizes in scale.means], "sloppy": sloppy(), "large": large()}
 
 
 def sample(D: int, count: int) -> tuple[np.ndarray, Any]:

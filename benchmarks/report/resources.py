@@ -54,9 +54,7 @@ def found(count: int, work: str, threads: int) -> list[float]:
     paths = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
     program = PROGRAM.format(paths=paths, count=count, work=work)
     environment = os.environ | {"PROBGEO_THREADS": str(threads), "OMP_NUM_THREADS": "1"}
-    out = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
+    out = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     return list(map(float, out.stdout.strip().splitlines()[-1].split()[1:]))
 
 

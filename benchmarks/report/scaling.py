@@ -61,9 +61,7 @@ def dimensions(scale: Scale) -> list[dict]:
     rows, solver = [], solvers.Markov(n_points=NODES)
     for D in scale.dimensions:
         yb = np.random.default_rng(0).uniform(0.5, 1.0, (MEMBERS, D))
-        _, seconds = timed(
-            lambda y=yb: solve_bvp(pendulums, (0.0, 1.0), np.zeros_like(y), y, solver=solver)
-        )
+        _, seconds = timed(lambda y=yb: solve_bvp(pendulums, (0.0, 1.0), np.zeros_like(y), y, solver=solver))
         rows.append(row("D", "Markov", D, seconds / MEMBERS))
     return rows
 

@@ -83,8 +83,7 @@ def needed_table(rows: Sequence[dict], target: float) -> str:
     lines = []
     for problem in names(rows, "problem"):
         needed = [
-            time_needed([r for r in rows if (r["problem"], r["solver"]) == (problem, s)], target)
-            for s in solvers
+            time_needed([r for r in rows if (r["problem"], r["solver"]) == (problem, s)], target) for s in solvers
         ]
         lines.append([problem, *map(milliseconds, needed)])
     return table(["problem", *solvers], lines)
@@ -125,9 +124,7 @@ def against(rows: Sequence[dict], target: float, others: Sequence[str]) -> list[
     return [verdict(ratios(rows, OURS, name, target), name) for name in known]
 
 
-def draw(
-    rows: Sequence[dict], file: Path, per: str, target: float | None = None, error: str = "error"
-) -> None:
+def draw(rows: Sequence[dict], file: Path, per: str, target: float | None = None, error: str = "error") -> None:
     """Time against error, one panel a problem; hollow where a member failed or was wrong."""
     rows = measured(rows)
     problems, solvers = names(rows, "problem"), names(rows, "solver")

@@ -37,7 +37,5 @@ def visit_display(self: Any, node: nodes.math_block) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.add_html_math_renderer(
-        "mathml", inline_renderers=(visit_inline, None), block_renderers=(visit_display, None)
-    )
+    app.add_html_math_renderer("mathml", inline_renderers=(visit_inline, None), block_renderers=(visit_display, None))
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

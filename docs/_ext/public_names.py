@@ -8,9 +8,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 
-def resolve(
-    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
-) -> nodes.Node | None:
+def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement) -> nodes.Node | None:
     """`Manifold`, `Manifold.exp` or `metrics.Flat`, from anywhere, if only one thing is meant."""
     if node.get("refdomain") != "py":
         return None
@@ -19,11 +17,7 @@ def resolve(
     if target.islower() and not set("._") & set(target):
         return None
     domain: Any = env.domains["py"]
-    meant = [
-        name
-        for name, entry in domain.objects.items()
-        if name.endswith(f".{target}") and not entry.aliased
-    ]
+    meant = [name for name, entry in domain.objects.items() if name.endswith(f".{target}") and not entry.aliased]
     if len(meant) != 1:
         return None
     return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", meant[0], node, content)

@@ -24,9 +24,7 @@ from tests.explorer.browser import Browser  # noqa: E402
 from tests.paper.test_browser import NAMES  # noqa: E402
 
 FOLDER = Path(__file__).parent / "explorer"
-FINE = (
-    "window.explorer && explorer.found.geodesic?.fine && Object.keys(explorer.asked()).length === 0"
-)
+FINE = "window.explorer && explorer.found.geodesic?.fine && Object.keys(explorer.asked()).length === 0"
 PAUSE = 0.2  # seconds after which the page asks for a fine answer
 
 
@@ -84,9 +82,7 @@ class Film:
 
     def save(self, path):
         first, *others = self.frames
-        first.save(
-            path, save_all=True, append_images=others, duration=90, loop=0, quality=55, method=6
-        )
+        first.save(path, save_all=True, append_images=others, duration=90, loop=0, quality=55, method=6)
 
 
 def animation(page):

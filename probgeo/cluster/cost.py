@@ -41,9 +41,7 @@ class Cost:
         return self.each * self.chunk * max(1.0, rounds)
 
 
-def estimate(
-    manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = None, limit: float = 20.0
-) -> Cost:
+def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = None, limit: float = 20.0) -> Cost:
     """What `distance_matrix` of these arguments costs.
 
     Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least.

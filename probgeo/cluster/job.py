@@ -114,9 +114,7 @@ class Job:
             value = getattr(self, field.name)
             if field.name in ("tensors", "landmarks"):  # machines may differ in the last digits
                 value = np.char.mod("%.4e", value).tolist()
-            digest.update(
-                value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
-            )
+            digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
         return digest.hexdigest()[:16]
 
     def pairs(self, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -218,8 +216,7 @@ class Job:
             raise ValueError(f"{path} is not a shard; {again}")
         if (found["job"], found["chunk"]) != (self.name, number):
             raise ValueError(
-                f"{path} is chunk {found['chunk']} of job {found['job']}, not chunk {number} of "
-                f"{self.name}; {again}"
+                f"{path} is chunk {found['chunk']} of job {found['job']}, not chunk {number} of {self.name}; {again}"
             )
         size = len(self.pairs(number)[0])
         if any(len(value) != size for value in found["values"].values()):

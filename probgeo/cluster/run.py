@@ -168,9 +168,7 @@ def lengths(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
     return {"mean": mean, "std": std, "converged": converged}
 
 
-def _applied(
-    function: Callable[[Geodesic], Any], manifold: Manifold, a: np.ndarray, b: np.ndarray
-) -> Values:
+def _applied(function: Callable[[Geodesic], Any], manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
     return ensure_arrays(function(manifold.geodesic(a, b, progress=False)), len(a))
 
 
@@ -204,9 +202,7 @@ def complete(
             bar.update()
 
 
-def by_dask(
-    task: Task, numbers: list[int], client: Any, retries: int
-) -> Iterator[tuple[int, Values]]:
+def by_dask(task: Task, numbers: list[int], client: Any, retries: int) -> Iterator[tuple[int, Values]]:
     """Chunks as the workers of a Dask cluster finish them.
 
     Dask does again what it knows to be lost with a worker. We do again what it gave up, because the

@@ -27,9 +27,7 @@ def space_of(path: Path, table: Table) -> tuple[Manifold, np.ndarray]:
     return found, table.values
 
 
-def solve(
-    job: Job, manifold: Manifold, out: Path, share: tuple[int, int] | None, bar: bool
-) -> list[str]:
+def solve(job: Job, manifold: Manifold, out: Path, share: tuple[int, int] | None, bar: bool) -> list[str]:
     """All distances, or a share of them; in lines what there is then."""
     complete(job, out, manifold, lengths, progress=bar, share=share or (1, 1))
     if share is None:
@@ -59,8 +57,7 @@ def cost_lines(cost: Cost, cores: int) -> list[str]:
     times = (f"{_told(cost.seconds(n))} on {n} core{'s' * (n > 1)}" for n in several)
     return [
         f"{cost.pairs} geodesics in chunks of {cost.chunk}",
-        f"{1e3 * cost.each:.3g} +- {2e3 * cost.each_std:.1g} ms each on one core "
-        "(2 standard errors)",
+        f"{1e3 * cost.each:.3g} +- {2e3 * cost.each_std:.1g} ms each on one core (2 standard errors)",
         "about " + ", ".join(times),
         f"{cost.bytes / 1e6:.3g} MB when gathered, about as much in shards; "
         f"{cost.unconverged:.2%} of the sample did not converge",

@@ -64,10 +64,7 @@ def _without(table: Table, column: str | None) -> tuple[Table, dict[str, np.ndar
         raise InputError(f"--colour must be one of {', '.join(table.columns)}, got {column!r}")
     k = table.columns.index(column)
     rest = (*table.columns[:k], *table.columns[k + 1 :])
-    return (
-        Table(np.delete(table.values, k, axis=1), rest, table.notes),
-        {column: table.values[:, k]},
-    )
+    return (Table(np.delete(table.values, k, axis=1), rest, table.notes), {column: table.values[:, k]})
 
 
 def _recipe(arguments: argparse.Namespace, table: Table, rows: np.ndarray) -> str:
@@ -79,9 +76,7 @@ def _recipe(arguments: argparse.Namespace, table: Table, rows: np.ndarray) -> st
         f"X = table.values[:, [table.columns.index(name) for name in {table.columns!r}]]",
     ]
     if arguments.sample is not None:
-        chosen = (
-            f"np.random.default_rng({arguments.seed}).choice(len(X), {len(rows)}, replace=False)"
-        )
+        chosen = f"np.random.default_rng({arguments.seed}).choice(len(X), {len(rows)}, replace=False)"
         lines.append(f"if len(X) > {len(rows)}:\n    X = X[np.sort({chosen})]")
     if arguments.dimensions is not None:
         lines += [

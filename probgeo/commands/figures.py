@@ -102,9 +102,7 @@ def _scores(ax: Axes, scores: np.ndarray) -> None:
 
 
 def _variances(ax: Axes, results: dict[str, Any]) -> None:
-    variance, std, ratio = (
-        np.asarray(results[f"explained_variance{end}"]) for end in ("", "_std", "_ratio")
-    )
+    variance, std, ratio = (np.asarray(results[f"explained_variance{end}"]) for end in ("", "_std", "_ratio"))
     share = np.divide(ratio, variance, out=np.zeros_like(ratio), where=variance > 0)
     modes = np.arange(1, len(ratio) + 1)
     ax.bar(modes, 100 * ratio, 0.6, color=plot.COLOURS["data"])

@@ -115,14 +115,10 @@ def expected_seconds(manifold: Manifold, X: np.ndarray, probes: int = 128) -> fl
 def _about(seconds: float) -> str:
     if seconds < 10.0:
         return "some seconds"
-    return (
-        f"about {10 * round(seconds / 10)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
-    )
+    return f"about {10 * round(seconds / 10)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
 
 
-def save_fit(
-    folder: Path, space: Space, results: dict[str, Any], scores: np.ndarray, rows: np.ndarray
-) -> None:
+def save_fit(folder: Path, space: Space, results: dict[str, Any], scores: np.ndarray, rows: np.ndarray) -> None:
     """`results.json`, `scores.csv` and `metric.npz`."""
     versions = {
         "probgeo": probgeo.__version__,
@@ -144,9 +140,7 @@ def check_ends(table: Table, ends: tuple[int, int]) -> None:
     count = len(table.values)
     for name, row in zip(("--from", "--to"), ends, strict=True):
         if not 0 <= row < count:
-            raise InputError(
-                f"{name} must be a row from 0 to {count - 1}, counted without the header, got {row}"
-            )
+            raise InputError(f"{name} must be a row from 0 to {count - 1}, counted without the header, got {row}")
     if np.array_equal(*table.values[list(ends)]):
         raise InputError(f"--from {ends[0]} and --to {ends[1]} are the same point")
 

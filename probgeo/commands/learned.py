@@ -25,12 +25,7 @@ class Space:
 
     @classmethod
     def learn(
-        cls,
-        table: Table,
-        components: int | None,
-        rho: float | None,
-        dimensions: int | None,
-        seed: int,
+        cls, table: Table, components: int | None, rho: float | None, dimensions: int | None, seed: int
     ) -> "Space":
         """A metric from a mixture of Gaussians, after projection if `dimensions` are given.
 
@@ -46,8 +41,7 @@ class Space:
             most = min(X.shape)
             if dimensions > most:
                 raise InputError(
-                    f"--dimensions must be at most {most} for {len(X)} points in {X.shape[1]} "
-                    f"columns, got {dimensions}"
+                    f"--dimensions must be at most {most} for {len(X)} points in {X.shape[1]} columns, got {dimensions}"
                 )
             origin = X.mean(axis=0)
             basis = np.linalg.svd(X - origin, full_matrices=False)[2][:dimensions]
@@ -132,9 +126,7 @@ def _check_count(X: np.ndarray, components: int | None) -> None:
     if different < least:
         what = "a metric needs" if components is None else f"{components} components need"
         less = ", or fewer with --components" if least > 3 else ""
-        raise InputError(
-            f"{what} at least {least} different points, got {different}: give more data{less}"
-        )
+        raise InputError(f"{what} at least {least} different points, got {different}: give more data{less}")
 
 
 def _warn_of_scales(table: Table, ratio: float = 20.0) -> None:

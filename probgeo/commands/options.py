@@ -14,9 +14,7 @@ def parser() -> argparse.ArgumentParser:
         description="Statistics on learned Riemannian manifolds, with error bars.",
         epilog="A first run compiles for some seconds. What is compiled is kept for the next one.",
     )
-    command_line.add_argument(
-        "--version", action="version", version=f"probgeo {probgeo.__version__}"
-    )
+    command_line.add_argument("--version", action="version", version=f"probgeo {probgeo.__version__}")
     commands = command_line.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     paper = commands.add_parser("reproduce", help="the figures of the paper, with a report")
@@ -51,14 +49,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="K",
         help="Gaussians from which the metric is learned, default: as many as BIC prefers",
     )
+    learned.add_argument("--rho", type=_not_negative, help="sharpness of the metric, default: 0.3; paper: 1")
     learned.add_argument(
-        "--rho", type=_not_negative, help="sharpness of the metric, default: 0.3; paper: 1"
-    )
-    learned.add_argument(
-        "--dimensions",
-        type=_whole(1),
-        metavar="D",
-        help="project on the first D principal components first",
+        "--dimensions", type=_whole(1), metavar="D", help="project on the first D principal components first"
     )
     learned.add_argument("--seed", type=_seed, default=0, metavar="S")
     shared = argparse.ArgumentParser(add_help=False, parents=[learned])
@@ -75,9 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
     path = commands.add_parser("geodesic", parents=[shared], help="shortest path between two rows")
     for name, end in (("--from", "start"), ("--to", "end")):
-        path.add_argument(
-            name, dest=end, type=int, required=True, metavar="ROW", help="counted from 0"
-        )
+        path.add_argument(name, dest=end, type=int, required=True, metavar="ROW", help="counted from 0")
     path.add_argument("--metric", metavar="FILE", help="metric.npz of a `fit`, not learned again")
 
     pairs = commands.add_parser("distances", help="all distances, in shards that can be continued")
@@ -93,19 +84,13 @@ def parser() -> argparse.ArgumentParser:
     pairs.add_argument("--header", action=argparse.BooleanOptionalAction, help="as for `fit`")
     pairs.add_argument("--quiet", action="store_true", help="no progress, only results")
 
-    page = commands.add_parser(
-        "explore", parents=[learned], help="a page on which ends of geodesics can be dragged"
-    )
+    page = commands.add_parser("explore", parents=[learned], help="a page on which ends of geodesics can be dragged")
     what = page.add_mutually_exclusive_group(required=True)
     what.add_argument("data", nargs="?", metavar="DATA", help=".csv or .npy, one point a row")
     what.add_argument("--example", choices=("moons", "digits", "ones", "bodies"))
-    page.add_argument(
-        "--colour", metavar="COLUMN", help="colour by this column, which the metric does not see"
-    )
+    page.add_argument("--colour", metavar="COLUMN", help="colour by this column, which the metric does not see")
     page.add_argument("--port", type=_whole(0, 65535), default=0, help="default: any that is free")
-    page.add_argument(
-        "--browser", action=argparse.BooleanOptionalAction, default=True, help="open one, default"
-    )
+    page.add_argument("--browser", action=argparse.BooleanOptionalAction, default=True, help="open one, default")
     return command_line
 
 

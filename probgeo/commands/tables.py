@@ -97,8 +97,7 @@ def _read_csv(path: Path, header: bool | None) -> Table:
     columns = _numbered(width)
     if _is_header([row for _, row in rows]) if header is None else header:
         columns = tuple(
-            name.lstrip("# ") or name_by_number
-            for name, name_by_number in zip(rows[0][1], columns, strict=True)
+            name.lstrip("# ") or name_by_number for name, name_by_number in zip(rows[0][1], columns, strict=True)
         )
         unnamed = not rows[0][1][0]
         other = "" if header else " (--no-header if that is a point)"
@@ -174,10 +173,7 @@ def _about_text(path: Path, column: str, line: int, cell: str) -> str:
             f"{path} has numbers that are separated by spaces in line {line}: "
             "columns must be separated by commas, semicolons or tabs"
         )
-    return (
-        f"column {column!r} of {path} holds text, {cell!r} in line {line}: "
-        "all columns must be numbers"
-    )
+    return f"column {column!r} of {path} holds text, {cell!r} in line {line}: all columns must be numbers"
 
 
 def _counted(count: int) -> list[str]:

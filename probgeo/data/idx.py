@@ -13,9 +13,7 @@ from probgeo.data.shipped import Images
 FILES = {"train": "train", "test": "t10k"}
 
 
-def mnist(
-    path: Any, digits: int | Sequence[int] | None = None, part: Literal["train", "test"] = "train"
-) -> Images:
+def mnist(path: Any, digits: int | Sequence[int] | None = None, part: Literal["train", "test"] = "train") -> Images:
     """Images of MNIST from the original idx files, compressed or not, in a folder.
 
     Parameters

@@ -58,10 +58,7 @@ class Bodies(NamedTuple):
         """Vertices (..., 3756, 3) of bodies with given scores (..., K), the first K of 50."""
         given = np.asarray(scores, dtype=float)
         if given.ndim == 0 or not 1 <= given.shape[-1] <= len(self.components):
-            raise ValueError(
-                f"scores must have shape (..., K), K at most {len(self.components)}, got "
-                f"{given.shape}"
-            )
+            raise ValueError(f"scores must have shape (..., K), K at most {len(self.components)}, got {given.shape}")
         return self.mean + np.tensordot(given, self.components[: given.shape[-1]], 1)
 
 

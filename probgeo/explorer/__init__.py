@@ -27,9 +27,7 @@ class Explorer:
             from probgeo.explorer.protocol import longest
             from probgeo.explorer.server import Application
         except ImportError as error:
-            raise ImportError(
-                f"the explorer needs {error.name}: pip install 'probgeo[explorer]'"
-            ) from error
+            raise ImportError(f"the explorer needs {error.name}: pip install 'probgeo[explorer]'") from error
         listening = _bound(as_whole_number("port", port, 0))
         self.port = listening.getsockname()[1]
         try:
@@ -170,8 +168,6 @@ def _bound(port: int) -> socket.socket:
         listening.bind(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
         listening.close()
-        raise OSError(
-            f"port {port} cannot be used ({error}): choose another one, or 0 for any that is free"
-        ) from error
+        raise OSError(f"port {port} cannot be used ({error}): choose another one, or 0 for any that is free") from error
     listening.listen()
     return listening

@@ -68,17 +68,10 @@ def bodies() -> Scene:
     )
 
 
-EXAMPLES: dict[str, Callable[[], Scene]] = {
-    "moons": moons,
-    "digits": digits,
-    "ones": ones,
-    "bodies": bodies,
-}
+EXAMPLES: dict[str, Callable[[], Scene]] = {"moons": moons, "digits": digits, "ones": ones, "bodies": bodies}
 
 
-def _of_images(
-    images: np.ndarray, dimension: int, recipe: str
-) -> tuple[np.ndarray, dict[str, Any]]:
+def _of_images(images: np.ndarray, dimension: int, recipe: str) -> tuple[np.ndarray, dict[str, Any]]:
     """Principal components of images, and of a scene the names, the way back, and the recipe."""
     rows = images.reshape(len(images), -1)
     mean = rows.mean(axis=0)

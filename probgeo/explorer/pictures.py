@@ -17,9 +17,7 @@ def ellipse(mean: np.ndarray, cov: np.ndarray, deviations: float = 2.0) -> list[
     return [*map(float, mean), float(along), float(across), float(angle)]
 
 
-def of_metric(
-    metric: Metric, view: View, box: list[float], shades: int = 72, ellipses: int = 11
-) -> dict[str, Any]:
+def of_metric(metric: Metric, view: View, box: list[float], shades: int = 72, ellipses: int = 11) -> dict[str, Any]:
     """How the metric magnifies areas of the plane, from 0 to 255 of its range, and unit balls.
 
     So many shades and ellipses go along the longer side. Rows of shades go from the bottom to the
@@ -51,9 +49,7 @@ def _balls(metric: Metric, view: View, box: list[float], step: float) -> list[li
     return [ellipse(p, cov, radius) for p, cov in zip(at[good], shapes, strict=True)]
 
 
-def _grid(
-    metric: Metric, view: View, box: list[float], step: float
-) -> tuple[np.ndarray, np.ndarray, list[int]]:
+def _grid(metric: Metric, view: View, box: list[float], step: float) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """The metric of the plane (n, 2, 2) at the middles (n, 2) of cells of about that step.
 
     Their numbers of rows and columns come last.
@@ -81,9 +77,7 @@ def decoder(scene: Scene) -> dict[str, Any] | None:
     if faces.dtype.kind not in "iu" or faces.ndim != 2 or faces.shape[1:] != (3,):
         raise ValueError(f"faces must be whole numbers (F, 3), got {faces.dtype} {faces.shape}")
     if faces.size and not 0 <= faces.min() <= faces.max() <= most:
-        raise ValueError(
-            f"faces must be vertices from 0 to {most}, got {faces.min()} to {faces.max()}"
-        )
+        raise ValueError(f"faces must be vertices from 0 to {most}, got {faces.min()} to {faces.max()}")
     scale = 2.0 * float(np.max(np.abs(example))) / 32767.0
     return {"kind": "mesh", "faces": _packed(faces, np.uint16), "scale": scale}
 

@@ -90,9 +90,7 @@ def _taken(name: str, value: Any, right: Any) -> Any:
     def require(good: bool, what: str, given: Any = value) -> None:
         if not good:
             text = repr(given)
-            raise RefusedError(
-                f"{name} must be {what}, got {text if len(text) <= 60 else text[:60] + '...'}"
-            )
+            raise RefusedError(f"{name} must be {what}, got {text if len(text) <= 60 else text[:60] + '...'}")
 
     match right:
         case dict():

@@ -139,9 +139,7 @@ class Scene:
         return self.X[:, self.columns.index(column)]
 
 
-def as_scene(
-    X: Any, manifold: Any, colour: Any, decode: Callable | None, faces: Any, components: int | None
-) -> Scene:
+def as_scene(X: Any, manifold: Any, colour: Any, decode: Callable | None, faces: Any, components: int | None) -> Scene:
     """The arguments of `explore`, checked."""
     from probgeo.commands.learned import preferred_components
 
@@ -175,8 +173,7 @@ def as_scene(
         decode=decode,
         faces=None if faces is None else np.asarray(faces),
         view="coordinates" if points.shape[1] == 2 else "principal",
-        recipe="X = ...  # your data, one point a row"
-        + ("" if given is None else "\nmanifold = ...  # your manifold"),
+        recipe="X = ...  # your data, one point a row" + ("" if given is None else "\nmanifold = ...  # your manifold"),
     )
     if scene.given is None and components > scene.most_components:
         raise ValueError(f"components must be at most {scene.most_components}, got {components}")

@@ -103,10 +103,7 @@ class Session:
             "converged": bool(best.converged),
             "message": best.message,
             "others": [
-                {
-                    "path": _path(view, other.mean(t)),
-                    "gap": _finite(other.mean_length / best.mean_length - 1.0),
-                }
+                {"path": _path(view, other.mean(t)), "gap": _finite(other.mean_length / best.mean_length - 1.0)}
                 for other in others
             ],
             **{name: _finite(length.std) for name, length in errors.items()},
@@ -206,9 +203,7 @@ class Session:
             "std": _rounded(mean.std),
             "converged": bool(pga.converged_),
             "message": str(pga.message_),
-            "pictures": (
-                pictures.decoded(self.scene, mean.mean[None], self.decoder) if self.decoder else []
-            ),
+            "pictures": (pictures.decoded(self.scene, mean.mean[None], self.decoder) if self.decoder else []),
         }
 
     def _snippet(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -224,9 +219,7 @@ class Session:
         return self.scene.manifold(*numbers, thoroughness)
 
 
-def uncertain_ends(
-    view: View, ends: list[list[float]], spreads: list[list[float]]
-) -> list[Gaussian]:
+def uncertain_ends(view: View, ends: list[list[float]], spreads: list[list[float]]) -> list[Gaussian]:
     """Gaussians over points (D,), as uncertain as ellipses in the plane say."""
     found = []
     for x, (along, across, angle) in zip(view.lift(ends), spreads, strict=True):

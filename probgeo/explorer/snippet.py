@@ -8,9 +8,7 @@ from probgeo.explorer.scene import Scene
 from probgeo.gaussian import Gaussian
 
 
-def snippet(
-    scene: Scene, setting: dict[str, Any], ends: list[Gaussian], rows: list[int] | None
-) -> str:
+def snippet(scene: Scene, setting: dict[str, Any], ends: list[Gaussian], rows: list[int] | None) -> str:
     """A script: data, manifold, the geodesic with its rivals, and the mean of what is selected."""
 
     def numbers(x: np.ndarray) -> str:
@@ -41,8 +39,7 @@ def snippet(
         'curves = replace(manifold, thoroughness="thorough").minima(a, b)',
         "geodesic = curves[0]",
         "print(geodesic.length, geodesic.message)",
-        *["plot.geodesics(geodesic, plot.metric(manifold, data=X), n_samples=20)"]
-        * (scene.X.shape[1] == 2),
+        *["plot.geodesics(geodesic, plot.metric(manifold, data=X), n_samples=20)"] * (scene.X.shape[1] == 2),
         "",
         f"selected = X{'' if rows is None else f'[{rows}]'}",
         "pga = PrincipalGeodesics(manifold).fit(selected)",

@@ -10,12 +10,4 @@ from probgeo.functions.field import Field
 from probgeo.functions.rows import RowFunction
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
-__all__ = [
-    "Field",
-    "JaxFunction",
-    "NumpyFunction",
-    "RowFunction",
-    "TorchFunction",
-    "as_field",
-    "as_row_function",
-]
+__all__ = ["Field", "JaxFunction", "NumpyFunction", "RowFunction", "TorchFunction", "as_field", "as_row_function"]

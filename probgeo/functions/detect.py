@@ -46,13 +46,7 @@ class _Call:
     args: Any = None
 
 
-def as_field(
-    f: Any,
-    order: int,
-    dimension: int,
-    args: Any = None,
-    batch_shape: tuple[int, ...] = (),
-) -> Field:
+def as_field(f: Any, order: int, dimension: int, args: Any = None, batch_shape: tuple[int, ...] = ()) -> Field:
     """The right-hand side of an ODE as values and Jacobians at many rows.
 
     Parameters
@@ -91,9 +85,7 @@ def as_field(
     return found.made("Field")(found.ready(function), order, dimension, tree, *jacobian)
 
 
-def as_row_function(
-    f: Any, dimension: int, what: str = "f", out_shape: tuple[int, ...] | None = None
-) -> RowFunction:
+def as_row_function(f: Any, dimension: int, what: str = "f", out_shape: tuple[int, ...] | None = None) -> RowFunction:
     """A map x -> array as values and derivatives at many rows.
 
     Parameters
@@ -211,9 +203,7 @@ def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> t
         wanted_text = "an array" if wanted is None else f"shape {wanted}"
         is_array = isinstance(shape, tuple)  # distributions may have a method of that name
         described = tuple(shape) if is_array else f"{type(got).__name__}{_hint(call)}"
-        raise WrongShapeError(
-            f"{call.signature} must return {wanted_text} {where}, got {described}"
-        )
+        raise WrongShapeError(f"{call.signature} must return {wanted_text} {where}, got {described}")
     if "complex" in str(getattr(got, "dtype", "")):  # of any framework
         raise WrongShapeError(f"{call.signature} must return real numbers, got {got.dtype}")
     return tuple(shape)
@@ -271,9 +261,7 @@ def _try_torch(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
         raise
     except Exception as error:
         if advice and "training" in str(error):  # of batch norm, which wants more than one row
-            raise ChangingError(
-                f"{call.signature} could not be called: {error}.{advice}"
-            ) from error
+            raise ChangingError(f"{call.signature} could not be called: {error}.{advice}") from error
         if "dtype" not in str(error) and "Double" not in str(error):
             raise
     return _try_rows(evaluator(in_single_precision(f)), call, advice)
@@ -307,9 +295,7 @@ def _try_rows(evaluate: Callable, call: _Call, advice: str = "") -> tuple[tuple[
     wanted = None if call.expected is None else (rows, *call.expected)
     shape = _checked_shape(together, call, wanted, f"for {rows} rows")
     if not shape or shape[0] != rows:
-        raise WrongShapeError(
-            f"{call.signature} must return {rows} rows for {rows} rows, got {shape}"
-        )
+        raise WrongShapeError(f"{call.signature} must return {rows} rows for {rows} rows, got {shape}")
     if not np.array_equal(np.asarray(together), np.asarray(at(np.arange(rows))), equal_nan=True):
         raise ChangingError(
             f"{call.signature} returns something else every time it is called with the same: it "
@@ -321,9 +307,7 @@ def _try_rows(evaluate: Callable, call: _Call, advice: str = "") -> tuple[tuple[
     separate = np.concatenate([np.asarray(one, dtype=float) for one in alone])
     precision, whole = _precision(together), np.asarray(together, dtype=float)
     rounding = max(1e-6, 100.0 * precision)
-    if not np.allclose(
-        whole, separate, rtol=rounding, atol=rounding * _size(whole), equal_nan=True
-    ):
+    if not np.allclose(whole, separate, rtol=rounding, atol=rounding * _size(whole), equal_nan=True):
         raise (ChangingError if advice else ValueError)(
             f"{call.signature} returns something else for a row alone than for the same row among "
             f"others: every row must be treated by itself{advice and '.' + advice}"

@@ -43,12 +43,7 @@ def of_gaussian(ad: Any, f: Callable) -> dict[str, Callable]:
 
     def energy(x: Any, v: Any) -> Any:
         (_, log_std), (by_mean, by_log_std) = ad.jvp(f, (x,), (v,))
-        return (
-            0.5
-            * (
-                by_mean * by_mean * library_of(log_std).exp(-2.0 * log_std) + 2.0 * by_log_std**2
-            ).sum()
-        )
+        return 0.5 * (by_mean * by_mean * library_of(log_std).exp(-2.0 * log_std) + 2.0 * by_log_std**2).sum()
 
     def tensor(x: Any) -> Any:
         D = x.shape[0]

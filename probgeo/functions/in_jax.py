@@ -68,9 +68,7 @@ class Program:
         given = (*columns, np.asarray(member))
         return in_blocks(lambda *some: self._run(width, some[:-1], some[-1], leaves), given, block)
 
-    def _run(
-        self, width: int, columns: tuple[np.ndarray, ...], member: Any, leaves: list
-    ) -> tuple[np.ndarray, ...]:
+    def _run(self, width: int, columns: tuple[np.ndarray, ...], member: Any, leaves: list) -> tuple[np.ndarray, ...]:
         n = len(columns[0])
         size = rounded_up(n)
         rows = np.empty((size, width))
@@ -197,9 +195,7 @@ class JaxField(Field):
         columns = (np.stack([t, h], axis=1), np.reshape(state, (len(t), -1)), first)
         return program(columns, member, self._leaves)[0]
 
-    def _run(
-        self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray
-    ) -> tuple[np.ndarray, ...]:
+    def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
         program = self._programs.get(what)
         if program is None:
             memory, form = self._memory, self._form
@@ -211,9 +207,7 @@ class JaxField(Field):
         return program(columns, member, self._leaves)
 
 
-def _stages(
-    values: Callable, order: int, dimension: int, nodes: np.ndarray, weights: np.ndarray
-) -> Callable:
+def _stages(values: Callable, order: int, dimension: int, nodes: np.ndarray, weights: np.ndarray) -> Callable:
     """The stages of an explicit step from one row (t, h, state, f there): k (S + 1, order D)."""
     size, count = order * dimension, len(nodes)
 
@@ -234,9 +228,7 @@ def _stages(
     return formula
 
 
-def _formula(
-    what: str, get: Callable, order: int, dimension: int, tree: Any, real: tuple[bool, ...]
-) -> Callable:
+def _formula(what: str, get: Callable, order: int, dimension: int, tree: Any, real: tuple[bool, ...]) -> Callable:
     """For one row (t, y, ...) and the parameters of its member: a tuple of outputs."""
 
     def arguments(t: jax.Array, state: jax.Array, leaves: list | None) -> tuple:

@@ -48,12 +48,7 @@ class NumpyField(Field):
     """
 
     def __init__(
-        self,
-        f: Callable,
-        order: int,
-        dimension: int,
-        args: Any = None,
-        jacobian: Callable | None = None,
+        self, f: Callable, order: int, dimension: int, args: Any = None, jacobian: Callable | None = None
     ) -> None:
         self.f, self.order, self.dimension = f, order, dimension
         self.jacobian = getattr(f, "jacobian", None) if jacobian is None else jacobian
@@ -221,11 +216,7 @@ OF_ROWS: dict[str, Callable[..., tuple]] = {
     "scalar terms": lambda f, x: (f(x), derivative(f, x), _second(f, x)),
     "metric tensor": lambda f, x: (f(x),),
     "metric energy": lambda f, x, v: (_metric_energy(f, x, v),),
-    "metric gradient": lambda f, x, v: (
-        _metric_energy(f, x, v),
-        _metric_slopes(f, x, v)[0],
-        times(f(x), v),
-    ),
+    "metric gradient": lambda f, x, v: (_metric_energy(f, x, v), _metric_slopes(f, x, v)[0], times(f(x), v)),
     "metric terms": _metric_terms,
     "metric force": _metric_force,
     "metric force jacobian": _force_jacobian(_metric_force, lost=1),

@@ -28,10 +28,7 @@ def in_double_precision(f: Callable) -> Callable:
     if not isinstance(f, torch.nn.Module):
         return f
     parts = {**dict(f.named_parameters()), **dict(f.named_buffers())}
-    doubled = {
-        name: x.detach().double() if x.is_floating_point() else x.detach()
-        for name, x in parts.items()
-    }
+    doubled = {name: x.detach().double() if x.is_floating_point() else x.detach() for name, x in parts.items()}
     return lambda *arguments: torch.func.functional_call(f, doubled, arguments)
 
 
@@ -77,9 +74,7 @@ class _Rows:
         array = array if array.flags.writeable else array.copy()
         return torch.from_numpy(array).to(self.device)
 
-    def run(
-        self, formula: Callable, *arrays: np.ndarray, free: bool = False
-    ) -> tuple[np.ndarray, ...]:
+    def run(self, formula: Callable, *arrays: np.ndarray, free: bool = False) -> tuple[np.ndarray, ...]:
         """Outputs (n, ...) at arrays (n, ...); `free`: on several threads at a time."""
         n = len(arrays[0])
         if not n:  # `vmap` wants at least one row
@@ -123,9 +118,7 @@ class TorchField(Field):
     def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
         return list(self._run(self._by_args, t, state, member))
 
-    def _run(
-        self, formula: Callable, t: np.ndarray, state: np.ndarray, member: np.ndarray
-    ) -> tuple[np.ndarray, ...]:
+    def _run(self, formula: Callable, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = (np.asarray(t, dtype=float), np.asarray(state, dtype=float))
         return self._rows.run(formula, *rows, *(leaf[member] for leaf in self._leaves))
 

@@ -89,16 +89,12 @@ class RowFunction(ABC):
         """
         return self._run("decoder products", x)[0]
 
-    def forces(
-        self, x: np.ndarray, v: np.ndarray, form: Form = "metric"
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def forces(self, x: np.ndarray, v: np.ndarray, form: Form = "metric") -> tuple[np.ndarray, np.ndarray]:
         """F(x, v) = dL/dx - (d^2 L / dv dx) v, (n, D), and M(x); geodesics have c'' = M^-1 F."""
         force, tensor = self._run(f"{form} force", x, v)
         return force, tensor
 
-    def force_jacobians(
-        self, x: np.ndarray, v: np.ndarray, a: np.ndarray, form: Form = "metric"
-    ) -> np.ndarray:
+    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray, form: Form = "metric") -> np.ndarray:
         """Derivatives of F(x, v) - M(x) a by x and by v at fixed a: (n, 2, D, D).
 
         M^-1 times that are the derivatives of the acceleration a = M^-1 F.

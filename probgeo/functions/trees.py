@@ -58,8 +58,7 @@ def as_parameter(leaf: Any, batch_shape: tuple[int, ...]) -> np.ndarray:
         raise TypeError(f"args must hold arrays of real numbers, got {leaf!r}")
     if array.shape[: len(batch_shape)] != batch_shape:
         raise ValueError(
-            f"the arrays in args must have the batch axes {batch_shape} of the values in "
-            f"front, got shape {array.shape}"
+            f"the arrays in args must have the batch axes {batch_shape} of the values in front, got shape {array.shape}"
         )
     members = int(np.prod(batch_shape))
     rows = array.reshape(members, *array.shape[len(batch_shape) :])

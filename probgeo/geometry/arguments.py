@@ -93,8 +93,7 @@ def where_definite(metric: Metric, points: dict[str, np.ndarray]) -> np.ndarray:
         if not usable.any():
             bad = x[np.flatnonzero(~here)[0]]
             raise ValueError(
-                f"the metric must be positive definite at {name}, got {name} = {bad}; "
-                f"what may help: {WHICH_METRIC}"
+                f"the metric must be positive definite at {name}, got {name} = {bad}; what may help: {WHICH_METRIC}"
             )
     return usable
 

@@ -42,11 +42,7 @@ def cubic_element(points: int) -> Element:
     s, w = gauss_points(points)
     shape = [2 * s**3 - 3 * s**2 + 1, s**3 - 2 * s**2 + s, -2 * s**3 + 3 * s**2, s**3 - s**2]
     slope = [6 * s**2 - 6 * s, 3 * s**2 - 4 * s + 1, -6 * s**2 + 6 * s, 3 * s**2 - 2 * s]
-    return Element(
-        np.ascontiguousarray(np.stack(shape, axis=1)),
-        np.ascontiguousarray(np.stack(slope, axis=1)),
-        w,
-    )
+    return Element(np.ascontiguousarray(np.stack(shape, axis=1)), np.ascontiguousarray(np.stack(slope, axis=1)), w)
 
 
 def straight_element(points: int) -> Element:
@@ -99,9 +95,7 @@ class Chains:
         D = self.nodes.shape[2]
         count = self.element.points * (len(self.t) - len(self))
         x, v = np.empty((count, D)), np.empty((count, D))
-        loops.chain_points(
-            self.nodes, self.t, self.offsets, self.element.shape, self.element.slope, x, v
-        )
+        loops.chain_points(self.nodes, self.t, self.offsets, self.element.shape, self.element.slope, x, v)
         return x, v
 
     def terms(self, metric: Metric) -> EnergyTerms:
@@ -135,18 +129,14 @@ class NewtonStep:
         blocks = rows, J * D, J * D
         return cls(np.empty(blocks[:2]), np.zeros(len(chains)), np.empty(blocks), np.empty(blocks))
 
-    def assemble(
-        self, chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
-    ) -> None:
+    def assemble(self, chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray) -> None:
         """Write down Hessians, and negative gradients where steps will be: see `loops.assemble`."""
         element, blocks = chains.element, (self.diagonal, self.upper, self.step)
         shapes = element.shape, element.slope, element.weight
         loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *blocks)
 
 
-def newton_step(
-    chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
-) -> NewtonStep:
+def newton_step(chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray) -> NewtonStep:
     """Steps of the members `which`; damping is raised where the Hessian is not positive definite.
 
     At infinite damping it always is. `damping` (members,) is written to.
@@ -156,9 +146,7 @@ def newton_step(
     while which.any():
         made.assemble(chains, terms, which, damping)
         loops.fix_ends(offsets, which, D, made.diagonal, made.upper, made.step)
-        loops.solve_chains(
-            offsets, which, made.diagonal, made.upper, made.step, made.decrement, good
-        )
+        loops.solve_chains(offsets, which, made.diagonal, made.upper, made.step, made.decrement, good)
         which = which & ~good & (damping < 1e12)
         if which.any():
             damping[which] = np.maximum(4.0 * damping[which], 0.5)
@@ -181,11 +169,7 @@ class Minimised:
 
 
 def minimise(
-    metric: Metric,
-    chains: Chains,
-    tolerance: float,
-    most: int | None = None,
-    race: Race | None = None,
+    metric: Metric, chains: Chains, tolerance: float, most: int | None = None, race: Race | None = None
 ) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
 
@@ -207,15 +191,7 @@ def minimise(
         terms = tried.terms(metric)
         accepted = np.empty(len(at), dtype=bool)
         loops.judge(
-            at.offsets,
-            tried.integrals(terms.energy),
-            trial,
-            at.nodes,
-            energy,
-            decrement,
-            size,
-            damping,
-            accepted,
+            at.offsets, tried.integrals(terms.energy), trial, at.nodes, energy, decrement, size, damping, accepted
         )
         steps[active] += accepted
         made = newton_step(at, terms, accepted, damping)

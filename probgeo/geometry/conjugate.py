@@ -45,8 +45,7 @@ class Phases(NamedTuple):
     def where(self, chosen: np.ndarray, other: "Phases") -> "Phases":
         """Rows of this where chosen (n,), else of the other."""
         return Phases(
-            np.where(chosen[:, None, None], self.W, other.W),
-            np.where(chosen[:, None], self.theta, other.theta),
+            np.where(chosen[:, None, None], self.W, other.W), np.where(chosen[:, None], self.theta, other.theta)
         )
 
 
@@ -137,9 +136,7 @@ def conjugate_times(
     return times, std, replace(curve, status=status)
 
 
-def jacobi_fields(
-    metric: Metric, curve: Posterior, v: np.ndarray, solver: Markov
-) -> tuple[Curve, np.ndarray]:
+def jacobi_fields(metric: Metric, curve: Posterior, v: np.ndarray, solver: Markov) -> tuple[Curve, np.ndarray]:
     """Jacobi fields (B, D - 1) with orthonormal slopes across v where they begin; and |v|."""
     B, D = v.shape
     everyone = np.arange(B)
@@ -169,9 +166,7 @@ def first_crossings(fan: Fan) -> tuple[np.ndarray, np.ndarray]:
     return times, std
 
 
-def well_sampled(
-    fan: Fan, scale: np.ndarray, m: np.ndarray, t: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, Phases]:
+def well_sampled(fan: Fan, scale: np.ndarray, m: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, Phases]:
     """Rows (member, time) with others in between where phases turn fast; and the phases."""
     seen = fan.phases(m, t, scale)
     for _ in range(50):  # halvings, and nothing is left of an interval

@@ -23,9 +23,7 @@ from probgeo.ragged import in_chunks, members_at_a_time
 FLATTEST = float(np.sqrt(np.finfo(float).eps))
 
 
-def certain_rows(
-    metric: Metric, given: dict[str, Any]
-) -> tuple[tuple[int, ...], list[np.ndarray], np.ndarray]:
+def certain_rows(metric: Metric, given: dict[str, Any]) -> tuple[tuple[int, ...], list[np.ndarray], np.ndarray]:
     """The batch axes, arguments as rows (B, D), and where there is a metric at the first (B,)."""
     plain = {name: as_gaussian(name, as_vectors(name, value)) for name, value in given.items()}
     shape, rows, _ = as_rows(metric, plain)

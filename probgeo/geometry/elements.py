@@ -18,13 +18,7 @@ from probgeo.ragged import elements_of, offsets_of
 
 
 @loop
-def split(
-    nodes: np.ndarray,
-    t: np.ndarray,
-    offsets: np.ndarray,
-    fine: np.ndarray,
-    fine_t: np.ndarray,
-) -> None:
+def split(nodes: np.ndarray, t: np.ndarray, offsets: np.ndarray, fine: np.ndarray, fine_t: np.ndarray) -> None:
     """Every element in two: fine (2 rows - members, 2, D), the curve stays what it is."""
     D = nodes.shape[2]
     k = 0
@@ -40,12 +34,7 @@ def split(
             h = t[n + 1] - t[n]
             fine_t[k] = t[n] + 0.5 * h
             for d in range(D):
-                c0, v0, c1, v1 = (
-                    nodes[n, 0, d],
-                    nodes[n, 1, d],
-                    nodes[n + 1, 0, d],
-                    nodes[n + 1, 1, d],
-                )
+                c0, v0, c1, v1 = (nodes[n, 0, d], nodes[n, 1, d], nodes[n + 1, 0, d], nodes[n + 1, 1, d])
                 fine[k, 0, d] = 0.5 * (c0 + c1) + 0.125 * h * (v0 - v1)
                 fine[k, 1, d] = 1.5 * (c1 - c0) / h - 0.25 * (v0 + v1)
             k += 1
@@ -181,17 +170,7 @@ def estimate(metric: Metric, chains: Chains) -> Measured:
     # the difference of both may be small by chance, but Newton's step knows it to a tenth at best
     excess = np.where(length > 0, np.hypot(excess, 0.1 * part), 0.0)
     return Measured(
-        fine,
-        error,
-        length,
-        excess,
-        energy,
-        scale,
-        widest,
-        log_density,
-        local,
-        made.decrement,
-        damping == 0.0,
+        fine, error, length, excess, energy, scale, widest, log_density, local, made.decrement, damping == 0.0
     )
 
 
@@ -203,9 +182,7 @@ def extents(chains: Chains) -> np.ndarray:
     return np.max(high - low, axis=1)
 
 
-def refined(
-    chains: Chains, made: Measured, corrected: Chains, wanted: np.ndarray, sure: np.ndarray
-) -> Chains:
+def refined(chains: Chains, made: Measured, corrected: Chains, wanted: np.ndarray, sure: np.ndarray) -> Chains:
     """Corrected curves on meshes with new nodes where the error is made.
 
     Elements are split whose own error is above that `wanted` (members,), unless that is below a

@@ -87,12 +87,7 @@ class Geodesic(Curve):
         return self.measure()
 
     def measure(
-        self,
-        method: Method = "linearised",
-        *,
-        source: Source = "total",
-        seed: int = 0,
-        n: int = 100,
+        self, method: Method = "linearised", *, source: Source = "total", seed: int = 0, n: int = 100
     ) -> ScalarGaussian:
         """The length as a Gaussian.
 
@@ -121,14 +116,7 @@ class Geodesic(Curve):
         """Lengths (n, ...) of `n` curves drawn from the posterior."""
         return self._draws(seed, n)[0]
 
-    def log(
-        self,
-        method: Method = "linearised",
-        *,
-        source: Source = "total",
-        seed: int = 0,
-        n: int = 100,
-    ) -> Gaussian:
+    def log(self, method: Method = "linearised", *, source: Source = "total", seed: int = 0, n: int = 100) -> Gaussian:
         """The logarithm map: c'(0), whose norm at c(0) is the length (erratum 8).
 
         Its mean follows from how the energy changes with c(0), which is known far better than the

@@ -17,9 +17,7 @@ def chain_lengths(metric: Metric, chains: Chains) -> tuple[np.ndarray, np.ndarra
     return chains.integrals(np.sqrt(np.maximum(2.0 * density, 0.0))), chains.integrals(density)
 
 
-def draw_lengths(
-    metric: Metric, posterior: Posterior, seed: int, n: int
-) -> tuple[np.ndarray, np.ndarray]:
+def draw_lengths(metric: Metric, posterior: Posterior, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Lengths (n, B) and logarithms (n, B, D) of `n` curves drawn from every posterior.
 
     Curves are drawn at the nodes and half-way between them, and cubic in between.

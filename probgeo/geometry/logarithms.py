@@ -94,11 +94,7 @@ class Logs:
 
 
 def logarithms(
-    manifold: Manifold,
-    base: np.ndarray,
-    X: np.ndarray,
-    guess: Logs | None = None,
-    doubt: bool = False,
+    manifold: Manifold, base: np.ndarray, X: np.ndarray, guess: Logs | None = None, doubt: bool = False
 ) -> Logs:
     """Logarithms of the points X (P, D) at one base (D,), or at one each (P, D).
 
@@ -200,9 +196,7 @@ def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
     )
 
 
-def slopes_of(
-    metric: Metric, geodesics: Geodesic, bases: np.ndarray, vectors: np.ndarray
-) -> np.ndarray:
+def slopes_of(metric: Metric, geodesics: Geodesic, bases: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """Derivatives (P, D, D) of the logarithms v by the base x, with the other end held.
 
     M(x) v = -dE/dx, with E the energy of the geodesic. So dv/dx = -M^-1 (H + d(M v)/dx), the last
@@ -236,9 +230,7 @@ def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:
 
 
 @loop
-def eliminate_backwards(
-    offsets: np.ndarray, D: int, diagonal: np.ndarray, upper: np.ndarray, left: np.ndarray
-) -> None:
+def eliminate_backwards(offsets: np.ndarray, D: int, diagonal: np.ndarray, upper: np.ndarray, left: np.ndarray) -> None:
     """S_i = diagonal_i - upper_i S_i+1^-1 upper_i' from the last node to the first.
 
     Of `diagonal` (rows, F, F) only the upper triangles are used; it and `upper` are overwritten.

@@ -104,9 +104,7 @@ def judge(
 
 
 @loop
-def propose(
-    offsets: np.ndarray, nodes: np.ndarray, step: np.ndarray, size: np.ndarray, trial: np.ndarray
-) -> None:
+def propose(offsets: np.ndarray, nodes: np.ndarray, step: np.ndarray, size: np.ndarray, trial: np.ndarray) -> None:
     """trial = nodes + size * step, with steps (rows, J D), none further than the curve goes.
 
     A quadratic model says nothing about places that far away: without the limit, curves in a chart
@@ -189,10 +187,7 @@ def assemble(
                         f_vx, f_vv = w * b[i] * a[j], w * b[i] * b[j] * (1.0 + damping[m])
                         for k in range(D * D):
                             blocks[i, j, k] += (
-                                f_xx * flat_xx[n, k]
-                                + f_xv * flat_xv[n, k]
-                                + f_vx * flat_vx[k]
-                                + f_vv * flat_vv[n, k]
+                                f_xx * flat_xx[n, k] + f_xv * flat_xv[n, k] + f_vx * flat_vx[k] + f_vv * flat_vv[n, k]
                             )
                 n += 1
             for i in range(functions):
@@ -207,9 +202,7 @@ def assemble(
 
 
 @loop
-def end_columns(
-    offsets: np.ndarray, D: int, diagonal: np.ndarray, upper: np.ndarray, columns: np.ndarray
-) -> None:
+def end_columns(offsets: np.ndarray, D: int, diagonal: np.ndarray, upper: np.ndarray, columns: np.ndarray) -> None:
     """What moving the ends of a chain by unit vectors puts on the right: columns (rows, F, 2 D).
 
     The first D columns belong to the first end. Comes before `fix_ends`.
@@ -234,12 +227,7 @@ def end_columns(
 
 @loop
 def fix_ends(
-    offsets: np.ndarray,
-    which: np.ndarray,
-    D: int,
-    diagonal: np.ndarray,
-    upper: np.ndarray,
-    right: np.ndarray,
+    offsets: np.ndarray, which: np.ndarray, D: int, diagonal: np.ndarray, upper: np.ndarray, right: np.ndarray
 ) -> None:
     """Take the positions at both ends out of the equations: unit rows and columns, zero right."""
     F = right.shape[1]
@@ -358,9 +346,7 @@ def solve_chains(
 
 
 @loop
-def solve_columns(
-    offsets: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, columns: np.ndarray
-) -> None:
+def solve_columns(offsets: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, columns: np.ndarray) -> None:
     """H u = columns (rows, F, C) in place, with the factors that `solve_chains` has left."""
     F, C = columns.shape[1], columns.shape[2]
     for m in range(len(offsets) - 1):

@@ -9,13 +9,7 @@ import numpy as np
 
 from probgeo._checks import as_positive, as_whole_number, one_of
 from probgeo.gaussian import Gaussian, ScalarGaussian
-from probgeo.geometry.arguments import (
-    as_gaussian,
-    as_rows,
-    as_vectors,
-    check_dimensions,
-    where_definite,
-)
+from probgeo.geometry.arguments import as_gaussian, as_rows, as_vectors, check_dimensions, where_definite
 from probgeo.geometry.by_equation import solved_by
 from probgeo.geometry.chains import Chains
 from probgeo.geometry.conjugate import conjugate_times
@@ -137,9 +131,7 @@ class Manifold:
             A member that could not be solved, or is longer than the straight line, is flagged and
             says why; a `ConvergenceWarning` tells how many are.
         """
-        shape, (first, last), covs = as_rows(
-            self.metric, {"a": as_gaussian("a", a), "b": as_gaussian("b", b)}
-        )
+        shape, (first, last), covs = as_rows(self.metric, {"a": as_gaussian("a", a), "b": as_gaussian("b", b)})
         usable = where_definite(self.metric, {"a": first, "b": last})
         chains = guessed(guess, shape, first, last)
         if patience is not None:
@@ -199,8 +191,7 @@ class Manifold:
         check_method(method, "total" if source == "model" else source)
         if source == "model" and not self.members:
             raise ValueError(
-                "source='model' is the spread over the members of a metrics.Ensemble, got "
-                f"{self.metric!r}"
+                f"source='model' is the spread over the members of a metrics.Ensemble, got {self.metric!r}"
             )
         found = self.geodesic(a, b, **options)
         own = found.measure(method, source="total" if source == "model" else source, seed=seed, n=n)
@@ -229,9 +220,7 @@ class Manifold:
         check_method(method, source)
         return self.geodesic(a, b, **options).log(method, source=source, seed=seed, n=n)
 
-    def exp(
-        self, a: Any, v: Any, *, source: Source = "total", progress: bool | None = None
-    ) -> Gaussian:
+    def exp(self, a: Any, v: Any, *, source: Source = "total", progress: bool | None = None) -> Gaussian:
         """Where the geodesic from a with velocity v is after unit time.
 
         Examples
@@ -268,8 +257,7 @@ class Manifold:
         along = np.arange(curve.posterior.count).reshape(*curve.batch_shape, 1)
         shape = np.broadcast_shapes(bundle, vector.mean.shape)
         _, (mean,), (cov,) = as_rows(
-            self.metric,
-            {"v": Gaussian.unchecked(np.broadcast_to(vector.mean, shape), vector.cov)},
+            self.metric, {"v": Gaussian.unchecked(np.broadcast_to(vector.mean, shape), vector.cov)}
         )
         numbers = np.broadcast_to(along, (*shape[:-1], 1)).ravel()
         carried = carry(self.metric, curve, numbers, (mean, cov), self._initial_solver)
@@ -279,12 +267,7 @@ class Manifold:
         return Gaussian.unchecked(carried.mean(end), carried.cov(end, end, source=source))
 
     def distance_matrix(
-        self,
-        X: Any,
-        Y: Any = None,
-        *,
-        progress: bool | None = None,
-        n_jobs: int | None = None,
+        self, X: Any, Y: Any = None, *, progress: bool | None = None, n_jobs: int | None = None
     ) -> ScalarGaussian:
         """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself.
 
@@ -335,13 +318,7 @@ class Manifold:
         return with_spread(distance, each, error, good) if self.members else distance
 
     def nearest(
-        self,
-        X: Any,
-        k: int,
-        among: Any = None,
-        *,
-        progress: bool | None = None,
-        n_jobs: int | None = None,
+        self, X: Any, k: int, among: Any = None, *, progress: bool | None = None, n_jobs: int | None = None
     ) -> Neighbors:
         """The k points that are nearest to each of X (n, D), and their distances.
 
@@ -394,10 +371,7 @@ class Manifold:
         given = {"x": as_vectors("x", x), "u": as_vectors("u", u), "v": as_vectors("v", v)}
         check_dimensions(self.metric, {name: value.shape for name, value in given.items()})
         shape = np.broadcast_shapes(*(value.shape for value in given.values()))
-        rows = (
-            np.array(np.broadcast_to(value, shape)).reshape(-1, shape[-1])
-            for value in given.values()
-        )
+        rows = (np.array(np.broadcast_to(value, shape)).reshape(-1, shape[-1]) for value in given.values())
         return self.metric.inner(*rows).reshape(shape[:-1])
 
     def norm(self, x: Any, v: Any) -> np.ndarray:
@@ -471,9 +445,7 @@ class Manifold:
         """
         horizon = as_positive("until", until)
         batch, (start, velocity), _ = certain_rows(self.metric, {"a": a, "v": v})
-        times, std, curve = conjugate_times(
-            self.metric, start, horizon * velocity, self.accuracy.rtol
-        )
+        times, std, curve = conjugate_times(self.metric, start, horizon * velocity, self.accuracy.rtol)
         warn(curve, "conjugate times")
         times, std = horizon * times.reshape(batch), horizon * std.reshape(batch)
         return ScalarGaussian.unchecked(times, std**2)
@@ -496,9 +468,7 @@ class Manifold:
             return ()
         return tuple(replace(self, metric=member) for member in self.metric.members)
 
-    def lengths_between(
-        self, a: np.ndarray, b: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def lengths_between(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Distances from a to b (n, D), where there is a metric, and no curves.
 
         The lengths, their errors, the lengths (K, n) by members of an ensemble, and whether all
@@ -509,9 +479,7 @@ class Manifold:
         lengths, converged = self._by_members(ends, found)
         return found.mean_length, found.length_error, lengths, converged
 
-    def _by_members(
-        self, ends: Ends, found: Geodesic, room: float = 0.2
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _by_members(self, ends: Ends, found: Geodesic, room: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
         """Distances (K, n) by each member of an ensemble, and whether all converged, (n,).
 
         From the geodesics found by the expected metric, unless that has met another one that is
@@ -526,9 +494,7 @@ class Manifold:
             for member, out in zip(self.members, lengths, strict=True):
                 if len(k):
                     patience = None if guess is None else FEW_STEPS
-                    each = member._between(
-                        own, np.ones(len(k), dtype=bool), k.shape, first, patience
-                    )
+                    each = member._between(own, np.ones(len(k), dtype=bool), k.shape, first, patience)
                     out[k], converged[k] = each.mean_length, converged[k] & each.converged
         return lengths, converged
 
@@ -537,9 +503,7 @@ class Manifold:
         """When geodesics are good enough."""
         accuracy = Accuracy()
         if isinstance(self.solver, Markov):
-            accuracy = Accuracy(
-                self.solver.rtol, self.solver.atol, self.solver.max_points, self.solver.n_points
-            )
+            accuracy = Accuracy(self.solver.rtol, self.solver.atol, self.solver.max_points, self.solver.n_points)
         return accuracy if self.precision is None else accuracy.with_rtol(self.precision)
 
     @property
@@ -579,15 +543,7 @@ class Manifold:
         most = min(512, members_at_a_time(3e3 * ends.a.shape[1] ** 2, 2**25))
         # by compiled loops a hundred take 29 ms at once, 36 ms by halves
         fewest = 256 if isinstance(self.metric, ByLoop) else 32
-        parts = in_chunks(
-            work,
-            len(index),
-            most=most,
-            least=fewest,
-            travels=True,
-            progress=progress,
-            unit="geodesics",
-        )
+        parts = in_chunks(work, len(index), most=most, least=fewest, travels=True, progress=progress, unit="geodesics")
         least = packed(self.metric, joined(parts), usable, ends, batch)
         if self.solver is None or isinstance(self.solver, Markov):
             return least

@@ -14,12 +14,7 @@ from probgeo.metrics import Metric
 
 
 def local_minima(
-    metric: Metric,
-    landmarks: Landmarks,
-    a: Gaussian,
-    b: Gaussian,
-    effort: Effort,
-    accuracy: Accuracy,
+    metric: Metric, landmarks: Landmarks, a: Gaussian, b: Gaussian, effort: Effort, accuracy: Accuracy
 ) -> Geodesic:
     """Distinct locally shortest curves between two points, shortest first, as a batch (n,)."""
     found, _ = search(metric, landmarks, a.mean[None], b.mean[None], effort)
@@ -38,9 +33,7 @@ def local_minima(
     return curves[distinct(curves, order[: max(1, int(np.sum(curves.converged)))])]
 
 
-def distinct(
-    curves: Geodesic, order: np.ndarray, apart: float = 0.01, times: int = 16
-) -> np.ndarray:
+def distinct(curves: Geodesic, order: np.ndarray, apart: float = 0.01, times: int = 16) -> np.ndarray:
     """Those of the numbers `order` whose curves differ from all before, by that share of extent.
 
     The share is that of `refine.same_as`.

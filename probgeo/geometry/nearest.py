@@ -56,9 +56,7 @@ class Search:
         How many were solved for, and of how many there is no telling.
     """
 
-    def __init__(
-        self, manifold: "Manifold", X: np.ndarray, Y: np.ndarray | None, progress: bool | None
-    ) -> None:
+    def __init__(self, manifold: "Manifold", X: np.ndarray, Y: np.ndarray | None, progress: bool | None) -> None:
         self.manifold, self.progress = manifold, progress
         self.X, self.Y, self.itself = X, X if Y is None else Y, Y is None
         self.usable = where_definite(manifold.metric, {"X": X})
@@ -162,17 +160,12 @@ class Search:
         return np.take_along_axis(found, index[None], axis=2), index
 
 
-def nearest(
-    manifold: "Manifold", X: np.ndarray, k: int, Y: np.ndarray | None, progress: bool | None
-) -> Neighbors:
+def nearest(manifold: "Manifold", X: np.ndarray, k: int, Y: np.ndarray | None, progress: bool | None) -> Neighbors:
     """The k nearest of Y (m, D) for each of X (n, D); without Y of the others in X."""
     search = Search(manifold, X, Y, progress)
     n, m = len(X), len(search.Y)
     at_a_time = members_at_a_time(8 * 8 * m)
-    parts = [
-        search.nearest(np.arange(first, min(first + at_a_time, n)), k)
-        for first in range(0, n, at_a_time)
-    ]
+    parts = [search.nearest(np.arange(first, min(first + at_a_time, n)), k) for first in range(0, n, at_a_time)]
     mean, std, converged = np.concatenate([found for found, _ in parts], axis=1)
     return Neighbors(
         ScalarGaussian.unchecked(mean, std**2),

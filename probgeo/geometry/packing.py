@@ -27,13 +27,7 @@ class Ends:
     cov_b: np.ndarray | None = None
 
 
-def packed(
-    metric: Metric,
-    found: Shortest,
-    usable: np.ndarray,
-    ends: Ends,
-    batch: tuple[int, ...],
-) -> Geodesic:
+def packed(metric: Metric, found: Shortest, usable: np.ndarray, ends: Ends, batch: tuple[int, ...]) -> Geodesic:
     """Geodesics of all members; those that could not be tried, not `usable`, are NaN."""
     index = np.flatnonzero(usable)
     rounding = max(ROUND_OFF, metric.precision(ends.a.shape[1]))
@@ -89,9 +83,7 @@ def posterior_of(
     return PiecewisePosterior(t, offsets, pieces, spread, envelope, 2, True)
 
 
-def spread_columns(
-    metric: Metric, chains: Chains, index: np.ndarray, ends: Ends
-) -> np.ndarray | None:
+def spread_columns(metric: Metric, chains: Chains, index: np.ndarray, ends: Ends) -> np.ndarray | None:
     """How curves move with standard normal numbers behind their ends: (elements, 4, D, R)."""
     covs = [cov for cov in (ends.cov_a, ends.cov_b) if cov is not None]
     if not covs:

@@ -53,9 +53,7 @@ def give_up(
                 state[n] = BEHIND
                 continue
             for j in range(first, last):
-                ahead = state[j] == DONE or (
-                    state[j] == RUNNING and (energy[j], j) < (energy[n], n)
-                )
+                ahead = state[j] == DONE or (state[j] == RUNNING and (energy[j], j) < (energy[n], n))
                 if j != n and ahead and along(polygons[n], polygons[j], same):
                     state[n] = MERGED
                     break

@@ -156,12 +156,7 @@ class Contest:
 
 
 def refine(
-    metric: Metric,
-    chains: Chains,
-    owner: np.ndarray,
-    count: int,
-    accuracy: Accuracy,
-    patience: int | None = None,
+    metric: Metric, chains: Chains, owner: np.ndarray, count: int, accuracy: Accuracy, patience: int | None = None
 ) -> Refined:
     """The shortest of the rivals `owner` (runs,) of every member, which are sorted by owner.
 
@@ -194,9 +189,7 @@ def refine(
         chains = gathered(finer, contest, active)
 
 
-def result(
-    metric: Metric, contest: Contest, solved: list[Chains], corrected: list[Chains]
-) -> Refined:
+def result(metric: Metric, contest: Contest, solved: list[Chains], corrected: list[Chains]) -> Refined:
     """The winners with what is known of them, in the order of the members."""
     run, best = contest.ranking()
     length, excess, doubt = (contest.known[name][run] for name in ("length", "excess", "doubt"))
@@ -241,15 +234,11 @@ def gathered(stages: list[Chains], contest: Contest, runs: np.ndarray) -> Chains
     if len(stages) == 1:
         return stages[0].take(runs)
     places = [np.flatnonzero(contest.stage[runs] == stage) for stage in range(len(stages))]
-    parts = [
-        chains.take(contest.slot[runs[mine]]) for chains, mine in zip(stages, places, strict=True)
-    ]
+    parts = [chains.take(contest.slot[runs[mine]]) for chains, mine in zip(stages, places, strict=True)]
     return Chains.joined(parts).take(np.argsort(np.concatenate(places)))
 
 
-def judged(
-    settled: np.ndarray, made: Measured, least: np.ndarray, wanted: np.ndarray | float
-) -> np.ndarray:
+def judged(settled: np.ndarray, made: Measured, least: np.ndarray, wanted: np.ndarray | float) -> np.ndarray:
     """Statuses of curves with errors of at `least` that, which should be below those `wanted`."""
     wide = ~(2.0 * made.widest <= wanted)
     status = np.where(wide, TOO_COARSE, np.where(2.0 * least > wanted, NOT_SMOOTH, OK))

@@ -81,13 +81,7 @@ EFFORTS = {
     "quick": Effort(near=0.0, hopeless=1.5, sieve=((1.3, 4), (1.1, 2))),
     "normal": Effort(),
     "thorough": Effort(
-        agree=0,
-        many=0,
-        pairs=120,
-        tolerance=1e-4,
-        hopeless=9.0,
-        same=0.06,
-        sieve=((3.0, 99), (2.0, 40), (1.2, 6)),
+        agree=0, many=0, pairs=120, tolerance=1e-4, hopeless=9.0, same=0.06, sieve=((3.0, 99), (2.0, 40), (1.2, 6))
     ),
 }
 
@@ -123,12 +117,7 @@ def nobody(polygons: np.ndarray) -> Candidates:
 
 
 def search(
-    metric: Metric,
-    landmarks: Landmarks,
-    a: np.ndarray,
-    b: np.ndarray,
-    effort: Effort,
-    known: np.ndarray | None = None,
+    metric: Metric, landmarks: Landmarks, a: np.ndarray, b: np.ndarray, effort: Effort, known: np.ndarray | None = None
 ) -> tuple[list[Candidates], np.ndarray]:
     """Rivals for the shortest curves from a to b (n, D), and how many distinct curves were met.
 
@@ -206,9 +195,7 @@ class Met:
         """Follow bows on both sides of the line that are hardly longer than what is known."""
         for over in beside(self.metric, self.a, self.b):
             polygons = detours(self.a, self.b, over[:, None])
-            worth = np.flatnonzero(
-                lengths(self.metric, polygons) < self.effort.bow * self.shortest()
-            )
+            worth = np.flatnonzero(lengths(self.metric, polygons) < self.effort.bow * self.shortest())
             if len(worth):
                 self.follow(polygons[worth], worth, DETOUR)
 
@@ -233,9 +220,7 @@ class Met:
         return distinct(self.found, len(self.a), self.effort.same, *self.effort.sieve[0])[1]
 
 
-def race_of(
-    polygons: np.ndarray, owner: np.ndarray, known: Candidates, effort: Effort, factor: float
-) -> Race:
+def race_of(polygons: np.ndarray, owner: np.ndarray, known: Candidates, effort: Effort, factor: float) -> Race:
     """New polygons (runs, S + 1, D), sorted by owner, against each other and known ones."""
     everybody = np.concatenate([owner, known.owner])
     order = np.argsort(everybody, kind="stable")
@@ -251,12 +236,7 @@ def race_of(
 
 
 def descend(
-    metric: Metric,
-    polygons: np.ndarray,
-    owner: np.ndarray,
-    start: int | np.ndarray,
-    effort: Effort,
-    race: Race,
+    metric: Metric, polygons: np.ndarray, owner: np.ndarray, start: int | np.ndarray, effort: Effort, race: Race
 ) -> Candidates:
     """Polygons of least energy near the given ones, but for those that lose the race."""
     done = minimise(metric, as_chains(polygons), effort.tolerance, race=race)
@@ -272,9 +252,7 @@ def as_chains(polygons: np.ndarray) -> Chains:
     return Chains(polygons.reshape(-1, 1, D), t, np.arange(runs + 1) * size)
 
 
-def sifted(
-    metric: Metric, found: Candidates, count: int, effort: Effort
-) -> tuple[list[Candidates], np.ndarray]:
+def sifted(metric: Metric, found: Candidates, count: int, effort: Effort) -> tuple[list[Candidates], np.ndarray]:
     """Rivals that are left on finer polygons, and how many distinct curves there were before.
 
     Members with a single curve stay as coarse as they are.
@@ -305,18 +283,14 @@ def doubled(polygons: np.ndarray) -> np.ndarray:
     return fine
 
 
-def distinct(
-    found: Candidates, count: int, same: float, factor: float, most: int
-) -> tuple[Candidates, np.ndarray]:
+def distinct(found: Candidates, count: int, same: float, factor: float, most: int) -> tuple[Candidates, np.ndarray]:
     """At most so many distinct curves for every member, and how many it has in all (count,).
 
     Those that are left are not more than `factor` times as long as the shortest.
     """
     offsets = offsets_of(np.bincount(found.owner, minlength=count))
     keep, minima = np.zeros(len(found.owner), dtype=bool), np.zeros(count, dtype=np.int64)
-    pick_distinct(
-        found.polygons, found.energy, offsets, same, float(factor) ** 2, most, keep, minima
-    )
+    pick_distinct(found.polygons, found.energy, offsets, same, float(factor) ** 2, most, keep, minima)
     return found.take(np.flatnonzero(keep)), minima
 
 

@@ -59,9 +59,7 @@ def _some(cov: np.ndarray | None, members: np.ndarray) -> np.ndarray | None:
     return None if cov is None else cov[members]
 
 
-def _in_chunks(
-    work: Callable[[np.ndarray], Curve], rows: np.ndarray, progress: bool | None, unit: str
-) -> Curve:
+def _in_chunks(work: Callable[[np.ndarray], Curve], rows: np.ndarray, progress: bool | None, unit: str) -> Curve:
     count, D = rows.shape
     # Solvers bound their memory themselves: 256 members in 50 dimensions took 9.2 s by forties,
     # 9.3 s at once. But the bar should move.

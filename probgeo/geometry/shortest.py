@@ -65,9 +65,7 @@ def shortest(
         still = np.all(a == b, axis=1)
         first = competed(everyone, staying(guess, still), everyone, np.full(len(a), GUESS))
         lost = first.longer | (first.status != OK)
-        return retried(
-            first, lost, lambda k: shortest(metric, landmarks, a[k], b[k], effort, accuracy)
-        )
+        return retried(first, lost, lambda k: shortest(metric, landmarks, a[k], b[k], effort, accuracy))
     known = None
     if guess is not None:
         nodes = on_equal_steps(guess, SEGMENTS + 1).nodes[:, 0]
@@ -98,15 +96,11 @@ def staying(chains: Chains, still: np.ndarray) -> Chains:
         return chains
     member = members_of(chains.offsets)
     rest, begin = still[member][:, None], chains.nodes[chains.offsets[:-1], 0][member]
-    nodes = np.stack(
-        [np.where(rest, begin, chains.nodes[:, 0]), np.where(rest, 0.0, chains.nodes[:, 1])], axis=1
-    )
+    nodes = np.stack([np.where(rest, begin, chains.nodes[:, 0]), np.where(rest, 0.0, chains.nodes[:, 1])], axis=1)
     return Chains(nodes, chains.t, chains.offsets)
 
 
-def retried(
-    curves: Shortest, which: np.ndarray, solve: Callable[[np.ndarray], Shortest]
-) -> Shortest:
+def retried(curves: Shortest, which: np.ndarray, solve: Callable[[np.ndarray], Shortest]) -> Shortest:
     """The same with other curves for the members `which` (members,), where these are better."""
     again = np.flatnonzero(which)
     return replaced(curves, again, solve(again)) if len(again) else curves
@@ -190,11 +184,7 @@ def joined(parts: list[Shortest]) -> Shortest:
     """Members one after the other."""
     if len(parts) == 1:
         return parts[0]
-    values = {
-        name: np.concatenate([vars(part)[name] for part in parts])
-        for name in vars(parts[0])
-        if name != "chains"
-    }
+    values = {name: np.concatenate([vars(part)[name] for part in parts]) for name in vars(parts[0]) if name != "chains"}
     return Shortest(chains=Chains.joined([part.chains for part in parts]), **values)
 
 

@@ -17,9 +17,7 @@ SEGMENTS = 8  # of first polygons; with 16 hardly a curve more is found, at twic
 
 
 @loop
-def edge_points(
-    a: np.ndarray, landmarks: np.ndarray, points: int, x: np.ndarray, v: np.ndarray
-) -> None:
+def edge_points(a: np.ndarray, landmarks: np.ndarray, points: int, x: np.ndarray, v: np.ndarray) -> None:
     """Points along the straight edges from every a (n, D) to every landmark (L, D), in order."""
     k = 0
     for n in range(len(a)):
@@ -161,9 +159,7 @@ class Landmarks:
         first, apart = rng.integers([len(points)], size=count), rng.integers(1, len(points), count)
         return np.stack([points[first], points[(first + apart) % len(points)]], axis=1)
 
-    def stepping(
-        self, a: np.ndarray, b: np.ndarray, to_a: np.ndarray, to_b: np.ndarray
-    ) -> np.ndarray:
+    def stepping(self, a: np.ndarray, b: np.ndarray, to_a: np.ndarray, to_b: np.ndarray) -> np.ndarray:
         """Polygons (n, S + 1, D) from a to b over landmarks, in steps that are as small as can be.
 
         to_a, to_b (n, L): lengths of the edges to the ends.

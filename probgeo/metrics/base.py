@@ -21,15 +21,7 @@ from probgeo._repr import described
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.in_numpy import derivative, times
 from probgeo.metrics.inputs import asymmetry, unwrapped
-from probgeo.metrics.loops import (
-    ENERGY,
-    FIRST,
-    FORCE,
-    SECOND,
-    EnergyTerms,
-    solve_jacobians,
-    solve_vectors,
-)
+from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_jacobians, solve_vectors
 
 # attributes that hold what was worked out from the others: compiled functions, rearranged tensors
 CACHED = ("_by_dimension", "_few", "_full", "_is_checked", "_landmarks", "_pulled_back")
@@ -285,10 +277,7 @@ def as_metric(metric: Any, dimension: int | None = None) -> Metric:
     """
     if not callable(unwrapped(metric)):
         given = f"an array of shape {metric.shape}" if hasattr(metric, "shape") else repr(metric)
-        raise TypeError(
-            f"metric must be a function x (D,) -> (D, D), got {given}; "
-            "a constant one is metrics.Flat(A)"
-        )
+        raise TypeError(f"metric must be a function x (D,) -> (D, D), got {given}; a constant one is metrics.Flat(A)")
     from probgeo.metrics.function import FunctionMetric
 
     made = metric if isinstance(metric, Metric) else FunctionMetric(metric)
@@ -300,9 +289,7 @@ def as_metric(metric: Any, dimension: int | None = None) -> Metric:
 def check_dimension(metric: Metric, dimension: int) -> None:
     """That a metric takes points of so many coordinates."""
     if metric.dimension is not None and metric.dimension != dimension:
-        raise ValueError(
-            f"the metric is one of {metric.dimension} dimensions, got points of {dimension}"
-        )
+        raise ValueError(f"the metric is one of {metric.dimension} dimensions, got points of {dimension}")
     if is_function(metric):
         metric.tensors_at(np.full((1, dimension), 0.5))
 
@@ -316,9 +303,7 @@ def broadcast_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, .
     """x and v, which broadcast, as rows (n, D), and the shape they had."""
     x, v = np.asarray(x, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if x.ndim == 0 or v.ndim == 0 or x.shape[-1] != v.shape[-1]:
-        raise ValueError(
-            f"x and v must have shape (..., D) of one size D, got {x.shape}, {v.shape}"
-        )
+        raise ValueError(f"x and v must have shape (..., D) of one size D, got {x.shape}, {v.shape}")
     shape = np.broadcast_shapes(x.shape, v.shape)
     x, v = (np.array(np.broadcast_to(y, shape)).reshape(-1, shape[-1]) for y in (x, v))
     return x, v, shape

@@ -40,8 +40,7 @@ class MetricReport:
         low, middle, high = (f(self.condition) for f in (np.min, np.median, np.max))
         eigenvalues = self.smallest_eigenvalue[~np.isnan(self.smallest_eigenvalue)]
         lines = [
-            f"{len(self.condition)} points, condition number of M(x): "
-            f"{low:.3g} to {high:.3g}, median {middle:.3g}",
+            f"{len(self.condition)} points, condition number of M(x): {low:.3g} to {high:.3g}, median {middle:.3g}",
             f"smallest eigenvalue {eigenvalues.min(initial=np.inf):.3g}",
         ]
         for name in ("not_finite", "not_symmetric", "not_positive_definite"):

@@ -61,15 +61,7 @@ def from_lmnn(
     labels = _clusters(y, n_clusters, len(data), seed)
     names = np.unique(labels)
     fits = [
-        lmnn_diagonal(
-            data,
-            labels,
-            anchor=name,
-            n_neighbors=n_neighbors,
-            mu=mu,
-            floor=floor,
-            tolerance=tolerance,
-        )
+        lmnn_diagonal(data, labels, anchor=name, n_neighbors=n_neighbors, mu=mu, floor=floor, tolerance=tolerance)
         for name in names
     ]
     failed = [str(name) for name, fit in zip(names, fits, strict=True) if not fit.converged]
@@ -77,9 +69,7 @@ def from_lmnn(
         from probgeo.ode.curve import ConvergenceWarning  # metrics do without ODEs otherwise
 
         warnings.warn(
-            f"LMNN did not reach its tolerance in clusters {', '.join(failed)}",
-            ConvergenceWarning,
-            stacklevel=2,
+            f"LMNN did not reach its tolerance in clusters {', '.join(failed)}", ConvergenceWarning, stacklevel=2
         )
     centers = np.stack([data[labels == name].mean(axis=0) for name in names])
     return LocalMetrics(centers, np.stack([fit.weights for fit in fits]), rho)

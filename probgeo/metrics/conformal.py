@@ -96,9 +96,7 @@ class Conformal(Metric):
     base: Metric
 
     def __init__(self, scale: Callable, base: Any = None) -> None:
-        vars(self).update(
-            factor=as_function("scale", scale), base=Flat() if base is None else as_metric(base)
-        )
+        vars(self).update(factor=as_function("scale", scale), base=Flat() if base is None else as_metric(base))
 
     @property
     def dimension(self) -> int | None:

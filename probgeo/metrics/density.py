@@ -59,12 +59,7 @@ class DensityMetric(Conformal):
 
 
 def from_density(
-    log_density: Callable,
-    data: Any,
-    *,
-    power: Any = None,
-    floor: Any = 1e-2,
-    base: Any = None,
+    log_density: Callable, data: Any, *, power: Any = None, floor: Any = 1e-2, base: Any = None
 ) -> DensityMetric:
     """M(x) = I / ((p(x) / p0)^power + floor): short ways lead where data are dense.
 
@@ -116,8 +111,5 @@ def from_density(
     peak = np.max(at_data)  # NaN if there is any
     if not np.isfinite(peak):
         n = np.argmin(np.isfinite(at_data))
-        raise ValueError(
-            f"log_density must be finite where data are, got {at_data[n]} at data[{n}] = "
-            f"{points[n]}"
-        )
+        raise ValueError(f"log_density must be finite where data are, got {at_data[n]} at data[{n}] = {points[n]}")
     return DensityMetric(log_density, Price(float(peak), exponent, least), points, base)

@@ -47,9 +47,7 @@ class Ensemble(ClosedForm):
 
     def __init__(self, members: Sequence[Any]) -> None:
         if callable(members) or not isinstance(members, Sequence) or not len(members):
-            raise ValueError(
-                f"members must be a list of metrics or decoders, at least one, got {members!r}"
-            )
+            raise ValueError(f"members must be a list of metrics or decoders, at least one, got {members!r}")
         made = tuple(_member(k, member) for k, member in enumerate(members))
         sizes = sorted({m.dimension for m in made if m.dimension is not None})
         if len(sizes) > 1:
@@ -82,9 +80,7 @@ class Ensemble(ClosedForm):
 
     def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
         decoders = [member for member in self.members if isinstance(member, Pullback)]
-        if len(decoders) < len(self.members) or not all(
-            member.has_products(x.shape[1]) for member in decoders
-        ):
+        if len(decoders) < len(self.members) or not all(member.has_products(x.shape[1]) for member in decoders):
             return self.energy_terms(x, v)
         return newton_terms(np.mean([member.products(x) for member in decoders], axis=0), v)
 
@@ -114,9 +110,7 @@ def _member(number: int, member: Any) -> Metric:
     return Pullback(member)
 
 
-def bootstrap(
-    X: Any, fit: Learner | Callable[[np.ndarray], Any], n: int = 10, *, seed: int = 0
-) -> Ensemble:
+def bootstrap(X: Any, fit: Learner | Callable[[np.ndarray], Any], n: int = 10, *, seed: int = 0) -> Ensemble:
     """Metrics learned from `n` samples of the data with replacement: what other data would say.
 
     Parameters

@@ -33,9 +33,7 @@ def logarithm(std: Any) -> Any:
 angle.elementwise = angle_of_logits.elementwise = True  # type: ignore[attr-defined]
 
 
-def pulled_back_maps(
-    family: Family | None, decoder: Callable, std: Callable | None
-) -> tuple[list[Callable], Form]:
+def pulled_back_maps(family: Family | None, decoder: Callable, std: Callable | None) -> tuple[list[Callable], Form]:
     """Functions whose metrics add up to that of the family, and what form they have."""
     if family not in (None, *get_args(Family)):
         raise ValueError(f"family must be one of {get_args(Family)} or None, got {family!r}")

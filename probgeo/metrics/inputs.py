@@ -38,9 +38,7 @@ def as_tensors(name: str, value: Any, count: int, dimension: int) -> np.ndarray:
     if tensors.ndim == 2:
         if not np.all(tensors > 0):
             k, d = np.argwhere(tensors <= 0)[0]
-            raise ValueError(
-                f"diagonal {name} must be positive, got {name}[{k}, {d}] = {tensors[k, d]:.3g}"
-            )
+            raise ValueError(f"diagonal {name} must be positive, got {name}[{k}, {d}] = {tensors[k, d]:.3g}")
         return tensors
     for k, tensor in enumerate(tensors):
         check_tensor(f"{name}[{k}]", tensor)
@@ -56,8 +54,7 @@ def check_tensor(name: str, tensor: np.ndarray) -> None:
     eigenvalues = np.linalg.eigvalsh(tensor)
     if not is_positive_definite(eigenvalues):
         raise ValueError(
-            f"{name} must be positive definite, got eigenvalues from {eigenvalues[0]:.3g} to "
-            f"{eigenvalues[-1]:.3g}"
+            f"{name} must be positive definite, got eigenvalues from {eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
         )
 
 

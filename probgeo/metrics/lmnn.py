@@ -105,18 +105,14 @@ def lmnn_diagonal(
     unit = 1.0 / (data.shape[1] * variances)
     least = np.full(len(unit), as_positive("floor", floor))
     anchors = _anchors(classes, anchor, count)
-    fit = _minimise(
-        _Problem(data * np.sqrt(unit), classes, anchors, count, mu), least, tolerance, rounds
-    )
+    fit = _minimise(_Problem(data * np.sqrt(unit), classes, anchors, count, mu), least, tolerance, rounds)
     return replace(fit, weights=fit.weights * unit)
 
 
 class _Problem:
     """F and its rounded version, over all triplets or those that have ever mattered."""
 
-    def __init__(
-        self, X: np.ndarray, labels: np.ndarray, anchors: np.ndarray, n_neighbors: int, mu: float
-    ) -> None:
+    def __init__(self, X: np.ndarray, labels: np.ndarray, anchors: np.ndarray, n_neighbors: int, mu: float) -> None:
         self.X, self.labels, self.anchors, self.mu = X, labels, anchors, mu
         neighbors = np.stack([_nearest(X, labels, i, n_neighbors) for i in anchors])
         self.targets = (X[anchors][:, None] - X[neighbors]) ** 2  # (A, n_neighbors, D)
@@ -136,9 +132,7 @@ class _Problem:
             z, d = Z[self.anchors[chunk]], near[chunk]
             far = np.sum(z**2, axis=1)[:, None] + np.sum(Z**2, axis=1) - 2.0 * z @ Z.T
             far[self.labels[self.anchors[chunk], None] == self.labels] = np.inf
-            total += self.mu * sum(
-                float(np.maximum(1.0 + d[:, j, None] - far, 0.0).sum()) for j in range(d.shape[1])
-            )
+            total += self.mu * sum(float(np.maximum(1.0 + d[:, j, None] - far, 0.0).sum()) for j in range(d.shape[1]))
             rows, columns = np.nonzero(far < 1.0 + d.max(axis=1, keepdims=True))
             found.append((rows + start) * N + columns)
         if activate:
@@ -200,16 +194,12 @@ def _best_multiple(problem: _Problem, least: np.ndarray) -> np.ndarray:
     from scipy.optimize import minimize_scalar  # slow to import, and needed only here
 
     size = minimize_scalar(
-        lambda log_size: problem.objective(np.exp(log_size) + least),
-        bracket=(0.0, 2.0),
-        options={"xtol": 1e-2},
+        lambda log_size: problem.objective(np.exp(log_size) + least), bracket=(0.0, 2.0), options={"xtol": 1e-2}
     ).x
     return np.exp(size) + least
 
 
-def _minimise_rounded(
-    problem: _Problem, w: np.ndarray, width: float, least: np.ndarray
-) -> np.ndarray:
+def _minimise_rounded(problem: _Problem, w: np.ndarray, width: float, least: np.ndarray) -> np.ndarray:
     from scipy.optimize import minimize  # slow to import, and needed only here
 
     return minimize(

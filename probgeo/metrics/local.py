@@ -134,9 +134,7 @@ class LocalMetrics(ByLoop):
     @cached_property
     def _full(self) -> np.ndarray:
         """The tensors (K, D, D), diagonal or not."""
-        return (
-            self.tensors[:, :, None] * np.eye(self.dimension) if self.is_diagonal else self.tensors
-        )
+        return self.tensors[:, :, None] * np.eye(self.dimension) if self.is_diagonal else self.tensors
 
     @cached_property
     def _few(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -44,9 +44,7 @@ class LocalCovariance(ByLoop):
     rho: float
 
     def __init__(self, X: Any, sigma: Any, rho: Any = 1e-3) -> None:
-        vars(self).update(
-            X=as_points("X", X), sigma=as_positive("sigma", sigma), rho=as_positive("rho", rho)
-        )
+        vars(self).update(X=as_points("X", X), sigma=as_positive("sigma", sigma), rho=as_positive("rho", rho))
 
     @property
     def dimension(self) -> int:

@@ -400,6 +400,4 @@ def local_force_jacobians(
                         - p[a, i] * (r[a] * c[a, j] - w[a] * (rho * p[a, j] + turn[j]))
                         - w[a] * Ma[a, i] * c[a, j]
                     )
-                    J[n, i, D + j] += (
-                        w[a] * (c[a, i] * p[a, j] - p[a, i] * c[a, j]) - r[a] * tensors[k, i, j]
-                    )
+                    J[n, i, D + j] += w[a] * (c[a, i] * p[a, j] - p[a, i] * c[a, j]) - r[a] * tensors[k, i, j]

@@ -96,9 +96,7 @@ class LocalPCA(Learner):
 
 
 def _inverse_covariance(points: np.ndarray, kept: int, nugget: float) -> np.ndarray:
-    variances, directions = np.linalg.eigh(
-        np.cov(points.T, bias=True).reshape(2 * points.shape[1:])
-    )
+    variances, directions = np.linalg.eigh(np.cov(points.T, bias=True).reshape(2 * points.shape[1:]))
     variances = np.maximum(variances, 0.0)
     rest = len(variances) - kept  # eigh sorts in ascending order: the first ones are left out
     if rest:

@@ -175,12 +175,7 @@ def kernel_terms(
 
 
 @loop
-def cholesky_solve(
-    M: np.ndarray,
-    B: np.ndarray,
-    U: np.ndarray,
-    X: np.ndarray,
-) -> None:
+def cholesky_solve(M: np.ndarray, B: np.ndarray, U: np.ndarray, X: np.ndarray) -> None:
     """X = M^-1 B for rows of positive definite M (n, D, D) and B (n, D, C), by M = U' U.
 
     NaN where M is not positive definite. Inner loops run along rows in memory.

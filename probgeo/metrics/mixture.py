@@ -60,12 +60,7 @@ def from_mixture(
     # in units of the data's own scale, so that the result does not depend on the user's
     origin, scale = data.mean(axis=0), np.sqrt(data.var(axis=0).mean())
     mixture = GaussianMixture(
-        count,
-        covariance_type=covariance_type,
-        reg_covar=nugget,
-        n_init=runs,
-        max_iter=steps,
-        random_state=seed,
+        count, covariance_type=covariance_type, reg_covar=nugget, n_init=runs, max_iter=steps, random_state=seed
     ).fit((data - origin) / scale)
     return LocalMetrics(origin + scale * mixture.means_, mixture.precisions_ / scale**2, rho)
 

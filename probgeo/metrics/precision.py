@@ -71,13 +71,7 @@ def _units(z: Any, centers: Any, widths: Any, xp: Any) -> Any:
 
 
 def radial_std(
-    Z: Any,
-    residuals: Any,
-    n_units: int = 50,
-    *,
-    width: Any = 2.0,
-    floor: Any = 1e-4,
-    seed: int = 0,
+    Z: Any, residuals: Any, n_units: int = 50, *, width: Any = 2.0, floor: Any = 1e-4, seed: int = 0
 ) -> RadialPrecision:
     """Fit the standard deviation of a decoder to what it got wrong.
 
@@ -118,9 +112,7 @@ def radial_std(
     codes = as_distinct_points("Z", Z, least=2)
     squares = as_float_array("residuals", residuals) ** 2
     if squares.ndim < 2 or len(squares) != len(codes):
-        raise ValueError(
-            f"residuals must have shape ({len(codes)}, ...), one item a code, got {squares.shape}"
-        )
+        raise ValueError(f"residuals must have shape ({len(codes)}, ...), one item a code, got {squares.shape}")
     squares = squares.reshape(len(codes), -1)
     total = squares.mean()
     if total == 0.0:
@@ -148,9 +140,7 @@ def _clusters(codes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.
     return found.cluster_centers_, np.sqrt((sizes * within + 2.0 * usual) / (sizes + 2.0))
 
 
-def _likeliest(
-    phi: np.ndarray, squares: np.ndarray, floor: np.ndarray, steps: int = 200
-) -> np.ndarray:
+def _likeliest(phi: np.ndarray, squares: np.ndarray, floor: np.ndarray, steps: int = 200) -> np.ndarray:
     """Weights W (K, M) that minimise sum_n beta_n r_n^2 - log beta_n, with beta = phi W + floor.
 
     Multiplicative steps keep them positive: each weight times the ratio of what the variances 1 /

@@ -61,11 +61,7 @@ class Pullback(Metric):
     family: Family | None
 
     def __init__(
-        self,
-        decoder: Callable,
-        std: Callable | None = None,
-        regularisation: Any = 0.0,
-        family: Family | None = None,
+        self, decoder: Callable, std: Callable | None = None, regularisation: Any = 0.0, family: Family | None = None
     ) -> None:
         added = as_positive("regularisation", regularisation, or_zero=True)
         vars(self).update(
@@ -188,9 +184,7 @@ class Pullback(Metric):
             )
 
 
-def _check_decoder(
-    decoder: RowFunction, x: np.ndarray, family: Family | None, few: int = 4
-) -> None:
+def _check_decoder(decoder: RowFunction, x: np.ndarray, family: Family | None, few: int = 4) -> None:
     """That a decoder knows, and can be differentiated at, one of the first points asked for."""
     points = x[np.isfinite(x).all(axis=1)][:few]
     if not len(points):

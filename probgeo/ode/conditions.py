@@ -119,9 +119,7 @@ def robin(t: float, *, equals: Any = 0.0, y: Any = None, dy: Any = None) -> Robi
         raise TypeError("robin(t, ...) needs at least one of y=, dy=")
     for m, factor in given.items():
         if factor.ndim not in (0, 2):
-            raise ValueError(
-                f"{NAMES[m]} must be a number or a matrix (R, D), got shape {factor.shape}"
-            )
+            raise ValueError(f"{NAMES[m]} must be a number or a matrix (R, D), got shape {factor.shape}")
     return Robin(_as_time(t), given, equals)
 
 
@@ -236,9 +234,7 @@ class Conditions:
 
         return np.concatenate([out, derivative_at_once(called, flat)], axis=1)
 
-    def _called(
-        self, given: Nonlinear, which: list[int], states: np.ndarray, p: np.ndarray
-    ) -> np.ndarray:
+    def _called(self, given: Nonlinear, which: list[int], states: np.ndarray, p: np.ndarray) -> np.ndarray:
         last = [p] if p.shape[1] else []
         flat = [states[:, j, m] for j in which for m in range(states.shape[2])]
         if given in self.together:
@@ -273,9 +269,7 @@ def _is_for_many(given: Nonlinear, sizes: tuple[int, ...]) -> bool:
         except Exception:  # noqa: BLE001 (g may raise anything: it was not written for columns)
             return False
     expected = np.stack(one_by_one, axis=1)
-    return together.shape == expected.shape and np.allclose(
-        together, expected, rtol=1e-12, atol=1e-12, equal_nan=True
-    )
+    return together.shape == expected.shape and np.allclose(together, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
 @dataclass(frozen=True)
@@ -325,8 +319,7 @@ def compiled(
     for one in conditions:
         if not isinstance(one, Condition):
             raise TypeError(
-                "conditions must be a list of at(...), robin(...), periodic() and condition(...), "
-                f"got {one!r}"
+                f"conditions must be a list of at(...), robin(...), periodic() and condition(...), got {one!r}"
             )
     linear = [
         (one, rows)
@@ -336,9 +329,7 @@ def compiled(
     ]
     others = [one for one in conditions if isinstance(one, Nonlinear)]
     own = [t_span if one.times is None else one.times for one in others]
-    times = sorted(
-        {*t_span, *(t for _, r in linear for t in r.times), *(t for some in own for t in some)}
-    )
+    times = sorted({*t_span, *(t for _, r in linear for t in r.times), *(t for some in own for t in some)})
     if times[0] < t_span[0] or times[-1] > t_span[1]:
         raise ValueError(f"times of conditions must lie in {t_span}, got {times}")
     leading = [rows.value.mean.shape[:-1] for _, rows in linear]
@@ -383,9 +374,7 @@ def compiled(
         try:
             size = len(_numbers(one, [*flat, *first]))
         except TypeError as error:
-            names = [
-                f"{'d' * min(m, 1)}{m if m > 1 else ''}y{j}" for j in which for m in range(order)
-            ]
+            names = [f"{'d' * min(m, 1)}{m if m > 1 else ''}y{j}" for j in which for m in range(order)]
             called = ", ".join([*names, *["p"][:P]])
             raise TypeError(f"{one} could not be called as g({called}): {error}") from error
         sizes = tuple(len(x) for x in [*flat, *first])
@@ -433,8 +422,7 @@ def _rows(one: Any, t_span: tuple[float, float], order: int, D: int) -> list[_Ro
     given = one.values if isinstance(one, Given) else one.factors
     if max(given) >= order:
         raise ValueError(
-            f"{one} gives {NAMES[max(given)]}, but conditions are on derivatives below the order "
-            f"{order} of the ODE"
+            f"{one} gives {NAMES[max(given)]}, but conditions are on derivatives below the order {order} of the ODE"
         )
     if isinstance(one, Robin):
         parts = {m: A if A.ndim else A * np.eye(D) for m, A in one.factors.items()}
@@ -521,6 +509,5 @@ def _check_rank(conditions: Conditions, counts: list[tuple[str, int]]) -> None:
     for row in range(1, len(flat)):
         if np.linalg.matrix_rank(flat[: row + 1]) <= row:
             raise ValueError(
-                f"{names[row]} repeats or contradicts the conditions before it: every condition "
-                "must say something new"
+                f"{names[row]} repeats or contradicts the conditions before it: every condition must say something new"
             )

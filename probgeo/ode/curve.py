@@ -70,9 +70,7 @@ class Posterior(ABC):
         """Means (B, T, D) at the times t (T,)."""
 
     @abstractmethod
-    def cov(
-        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
-    ) -> np.ndarray:
+    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
         """Covariances (B, T, D, D) of the times s (T,) with the times t (T,), pair by pair."""
 
     @abstractmethod
@@ -80,9 +78,7 @@ class Posterior(ABC):
         """How curves move with R standard normal numbers behind their data: (B, T, D, R)."""
 
     @abstractmethod
-    def sample(
-        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
-    ) -> np.ndarray:
+    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
         """Joint draws (B, n, len(orders), T, D), one generator a member."""
 
     def is_surely_finite(self) -> bool:
@@ -144,9 +140,7 @@ class Moved(Changed):
         mean = self.posterior.mean_at(member, t, derivative)
         return mean if derivative else self.origin[member] + mean
 
-    def cov(
-        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
-    ) -> np.ndarray:
+    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
         return self.posterior.cov(s, t, derivative, source)
 
     def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
@@ -155,9 +149,7 @@ class Moved(Changed):
     def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
         return self.posterior.boundary_columns(t, derivative)
 
-    def sample(
-        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
-    ) -> np.ndarray:
+    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
         draws = self.posterior.sample(rngs, n, t, orders)
         at_origin = np.array([d == 0 for d in orders], dtype=float)[:, None, None]
         return draws + at_origin * self.origin[:, None, None, None, :]
@@ -187,27 +179,18 @@ class Joined(Posterior):
     def take(self, members: np.ndarray) -> "Joined":
         first = np.cumsum([0] + [part.count for part in self.parts])
         home = np.searchsorted(first, members, side="right") - 1
-        return Joined(
-            tuple(
-                self.parts[k].take(np.array([m - first[k]]))
-                for k, m in zip(home, members, strict=True)
-            )
-        )
+        return Joined(tuple(self.parts[k].take(np.array([m - first[k]])) for k, m in zip(home, members, strict=True)))
 
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
         return np.concatenate([part.mean(t, derivative) for part in self.parts])
 
-    def cov(
-        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
-    ) -> np.ndarray:
+    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
         return np.concatenate([part.cov(s, t, derivative, source) for part in self.parts])
 
     def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
         return np.concatenate([part.boundary_columns(t, derivative) for part in self.parts])
 
-    def sample(
-        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
-    ) -> np.ndarray:
+    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
         left, draws = iter(rngs), []
         for part in self.parts:
             own = [next(left) for _ in range(part.count)]
@@ -278,9 +261,7 @@ class Curve:
         values = self.posterior.mean(times.ravel(), _order(derivative))
         return self._shaped(values, times.shape)
 
-    def cov(
-        self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total"
-    ) -> np.ndarray:
+    def cov(self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total") -> np.ndarray:
         """Covariance of derivative[0] at `s` with derivative[1] at `t`: (..., *shape, D, D).
 
         `s` and `t` broadcast against each other: use s[:, None], t[None, :] for all pairs.

@@ -40,9 +40,7 @@ class Event:
         return (up & (self.direction >= 0)) | (down & (self.direction <= 0))
 
 
-def as_events(
-    events: Any, order: int, dimension: int, args: Any, batch_shape: tuple[int, ...]
-) -> tuple[Event, ...]:
+def as_events(events: Any, order: int, dimension: int, args: Any, batch_shape: tuple[int, ...]) -> tuple[Event, ...]:
     """What users give as `events`: a function or a list, with attributes as SciPy has them."""
     if events is None:
         return ()
@@ -102,8 +100,7 @@ class CurveWithEvents(Curve):
     def t_events(self) -> tuple[ScalarGaussian, ...]:
         variances = self.time_variances.sum(axis=-1)
         return tuple(
-            ScalarGaussian.unchecked(self.times[..., k, :n], variances[..., k, :n])
-            for k, n in enumerate(self._most())
+            ScalarGaussian.unchecked(self.times[..., k, :n], variances[..., k, :n]) for k, n in enumerate(self._most())
         )
 
     @property
@@ -155,9 +152,7 @@ class Stopped(Changed):
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
         return self._cut(self.posterior.mean(t, derivative), t)
 
-    def cov(
-        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
-    ) -> np.ndarray:
+    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
         return self._cut(self.posterior.cov(s, t, derivative, source), s, t)
 
     def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
@@ -166,9 +161,7 @@ class Stopped(Changed):
     def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
         return self._cut(self.posterior.boundary_columns(t, derivative), t)
 
-    def sample(
-        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
-    ) -> np.ndarray:
+    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
         return self._cut(self.posterior.sample(rngs, n, t, orders), t, axis=3)
 
 
@@ -220,9 +213,7 @@ def _states(posterior: Any, order: int, member: np.ndarray, t: np.ndarray) -> np
     return np.stack([posterior.mean_at(member, t, m) for m in range(order)], axis=1)
 
 
-def _crossings(
-    posterior: PiecewisePosterior, event: Event, order: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _crossings(posterior: PiecewisePosterior, event: Event, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Members and times (n,) of all crossings, in order."""
     s = np.arange(BETWEEN) / BETWEEN
     last = posterior.offsets[1:] - 1

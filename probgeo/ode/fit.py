@@ -87,9 +87,7 @@ def _seen(problem: Problem | ConditionedProblem, curve: Curve, xi: np.ndarray, d
         seen, moves, error = _along(own, data)
         missed = x[m] - seen
         total = data.noise + error
-        if not (
-            np.isfinite(missed).all() and np.isfinite(moves).all() and np.isfinite(total).all()
-        ):
+        if not (np.isfinite(missed).all() and np.isfinite(moves).all() and np.isfinite(total).all()):
             continue
         factor = np.linalg.cholesky(total)
         scaled = np.linalg.solve(factor, np.concatenate([missed[:, None], moves], axis=1))
@@ -112,11 +110,7 @@ def _along(posterior: Posterior, data: Data) -> tuple[np.ndarray, np.ndarray, np
     def errors(d: int, e: int) -> np.ndarray:
         return posterior.cov(first, second, (d, e), "numerical").reshape(U, U, D, D)
 
-    return (
-        data.of(lambda d: posterior.mean(t, d)[0]),
-        np.moveaxis(data.of(columns), 0, -1),
-        data.covariances(errors),
-    )
+    return (data.of(lambda d: posterior.mean(t, d)[0]), np.moveaxis(data.of(columns), 0, -1), data.covariances(errors))
 
 
 def _step(seen: _Seen) -> tuple[np.ndarray, np.ndarray]:
@@ -141,11 +135,7 @@ def _roots(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _posterior(
-    problem: Problem | ConditionedProblem,
-    curve: Curve,
-    seen: _Seen,
-    status: np.ndarray,
-    evaluations: np.ndarray,
+    problem: Problem | ConditionedProblem, curve: Curve, seen: _Seen, status: np.ndarray, evaluations: np.ndarray
 ) -> Curve:
     """The curve whose data move with the standard normal numbers of the posterior of xi."""
     roots, unknown = _roots(seen.information)

@@ -24,17 +24,13 @@ def guess_samples(guess: Any, problem: Problem | ConditionedProblem) -> np.ndarr
     else:
         samples = as_float_array("guess", guess)
         if samples.ndim < 2 or samples.shape[-2] < 2:
-            raise ValueError(
-                f"guess must hold at least two samples, (..., T, D), got shape {samples.shape}"
-            )
+            raise ValueError(f"guess must hold at least two samples, (..., T, D), got shape {samples.shape}")
     count, dimension = samples.shape[-2], problem.dimension
     shape = (*problem.batch_shape, count, dimension)
     try:
         return np.broadcast_to(samples, shape).reshape(-1, count, dimension).copy()
     except ValueError as error:
-        raise ValueError(
-            f"guess must give values of shape {shape} at {count} times, got {samples.shape}"
-        ) from error
+        raise ValueError(f"guess must give values of shape {shape} at {count} times, got {samples.shape}") from error
 
 
 def shape_of_guess(guess: Guess | None, t0: float) -> tuple[int, ...]:
@@ -73,10 +69,7 @@ def guess_states(guess: Any, problem: Problem, times: np.ndarray) -> np.ndarray:
     if isinstance(guess, Curve):
         guess_samples(guess, problem)  # checks the shape
         shape = (*problem.batch_shape, len(times), problem.dimension)
-        states = [
-            np.broadcast_to(guess.mean(times, d), shape).reshape(-1, *shape[-2:])
-            for d in range(problem.order)
-        ]
+        states = [np.broadcast_to(guess.mean(times, d), shape).reshape(-1, *shape[-2:]) for d in range(problem.order)]
         return np.stack(states, axis=2)
     share = (np.asarray(times, dtype=float) - problem.t0) / problem.duration
     smooth = sample_states(guess_samples(guess, problem), share)[: problem.order]

@@ -44,22 +44,14 @@ class Inputs(NamedTuple):
     leaves: tuple
 
 
-def traced_initial(
-    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any, seen: Any = None
-) -> Any:
+def traced_initial(f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any, seen: Any = None) -> Any:
     """What `solve_ivp` returns for numbers that are not known yet; `seen`: data along the curve."""
     curve = _traced(f, t_span, data, solver, None, args, "initial", order=len(data))
     return curve.given(seen)
 
 
 def traced_boundary(
-    f: Callable,
-    t_span: Any,
-    data: dict[str, Any],
-    solver: Any,
-    guess: Any,
-    args: Any,
-    seen: Any = None,
+    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, guess: Any, args: Any, seen: Any = None
 ) -> Any:
     """What `solve_bvp` returns for numbers that are not known yet; `seen`: data along the curve."""
     return _traced(f, t_span, data, solver, guess, args, "boundary", order=2).given(seen)
@@ -131,9 +123,7 @@ class TracedCurve:
         values = mean_of(self._statement, derivative, times, means, leaves)
         return values.reshape(*self.batch_shape, *shape, self.dimension)
 
-    def cov(
-        self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total"
-    ) -> jax.Array:
+    def cov(self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total") -> jax.Array:
         """Covariance of derivative[0] at `s` with derivative[1] at `t`: (..., *shape, D, D)."""
         total: Any = 0.0
         if as_source(source) != "boundary":
@@ -265,9 +255,7 @@ class _KnownCurve(TracedCurve):
         shape = np.zeros((*curve.batch_shape, curve.dimension))  # says no more than that
         super().__init__(Solved(curve), Inputs((jnp.asarray(shape),), (), ()))
 
-    def cov(
-        self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total"
-    ) -> jax.Array:
+    def cov(self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total") -> jax.Array:
         return self._error_bars(s, t, derivative, source)
 
 
@@ -277,14 +265,7 @@ def at_traced_times(curve: Curve) -> TracedCurve:
 
 
 def _traced(
-    f: Callable,
-    t_span: Any,
-    data: dict[str, Any],
-    solver: Any,
-    guess: Any,
-    args: Any,
-    kind: Kind,
-    order: int,
+    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, guess: Any, args: Any, kind: Kind, order: int
 ) -> TracedCurve:
     gaussians = {name: as_data(name, value) for name, value in data.items()}
     *batch, D = common_shape({name: g.mean.shape for name, g in gaussians.items()})
@@ -380,9 +361,7 @@ def _along(
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def mean_of(
-    statement: Statement, derivative: int, t: jax.Array, means: tuple, leaves: tuple
-) -> jax.Array:
+def mean_of(statement: Statement, derivative: int, t: jax.Array, means: tuple, leaves: tuple) -> jax.Array:
     """The mean (*batch, T, D)."""
     question = lambda p, t: p.mean(t, derivative), means[0].shape[-1:]
     return _along(statement, [question], (t,), means, leaves)[0]
@@ -427,9 +406,7 @@ def _is_real(leaf: Any) -> bool:
 def _sizes(statement: Statement, leaves: tuple) -> list[int]:
     """How many parameters of one member each array of real numbers holds."""
     return [
-        int(np.prod(x.shape[x.ndim - k :]))
-        for x, k in zip(leaves, statement.leaf_axes, strict=True)
-        if _is_real(x)
+        int(np.prod(x.shape[x.ndim - k :])) for x, k in zip(leaves, statement.leaf_axes, strict=True) if _is_real(x)
     ]
 
 

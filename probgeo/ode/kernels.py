@@ -49,14 +49,9 @@ class Kernel:
             raise TypeError(f"{type(self).__name__} must define __call__(s, t) or derivative")
         return _by_jax(self, i, j, s, t)
 
-    def matrix(
-        self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray
-    ) -> np.ndarray:
+    def matrix(self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray) -> np.ndarray:
         """Covariance (S, m, T, n) of the derivatives `orders` at s (S,) with `others` at t (T,)."""
-        rows = [
-            np.stack([self.derivative(i, j, s[:, None], t[None, :]) for j in others], axis=-1)
-            for i in orders
-        ]
+        rows = [np.stack([self.derivative(i, j, s[:, None], t[None, :]) for j in others], axis=-1) for i in orders]
         return np.stack(rows, axis=-3)
 
 
@@ -106,9 +101,7 @@ class Stationary(Kernel):
         r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
         return (-1) ** j * self._profile(i + j, r) / self.lengthscale ** (i + j)
 
-    def lengthscale_matrices(
-        self, orders: tuple[int, ...], t: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def lengthscale_matrices(self, orders: tuple[int, ...], t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`matrix(orders, t, orders, t)` and its two derivatives by log lengthscale.
 
         With r = (s - t) / lambda, lambda^-n kappa^(n)(r) has the derivatives

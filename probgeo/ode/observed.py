@@ -51,9 +51,7 @@ def observed(t: Any, x: Any, *, noise: Any, y: Any = 1.0, dy: Any = None) -> Obs
         raise ValueError(f"x must have shape (..., {len(times)}, M), got {values.shape}")
     M = values.shape[-1]
     given = {
-        m: as_float_array(name, factor)
-        for m, (name, factor) in enumerate((("y", y), ("dy", dy)))
-        if factor is not None
+        m: as_float_array(name, factor) for m, (name, factor) in enumerate((("y", y), ("dy", dy))) if factor is not None
     }
     for m, factor in given.items():
         if factor.ndim not in (0, 2) or (factor.ndim and len(factor) != M):
@@ -64,9 +62,7 @@ def observed(t: Any, x: Any, *, noise: Any, y: Any = 1.0, dy: Any = None) -> Obs
         cov = cov * np.eye(M)
     cov = as_covariance("noise", cov, (M, M))
     if not is_traced(cov) and np.linalg.eigvalsh(cov)[0] <= 0:
-        raise ValueError(
-            "noise must be positive: numbers that are certain are conditions, not data"
-        )
+        raise ValueError("noise must be positive: numbers that are certain are conditions, not data")
     return Observed(times, values, cov, given)
 
 
@@ -90,10 +86,7 @@ class Data:
 
     def of(self, at_times: Callable[[int], Any], xp: Any = np) -> Any:
         """The numbers (..., N, ...) from derivatives m of a curve, at_times(m) (..., U, D)."""
-        parts = [
-            xp.einsum("nd,...nd->...n", self.weights[:, m], at_times(m)[..., self.place, :])
-            for m in self.orders
-        ]
+        parts = [xp.einsum("nd,...nd->...n", self.weights[:, m], at_times(m)[..., self.place, :]) for m in self.orders]
         return sum(parts[1:], start=parts[0])
 
     def covariances(self, of_pairs: Callable[[int, int], Any], xp: Any = np) -> Any:

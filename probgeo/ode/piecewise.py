@@ -21,9 +21,7 @@ from probgeo.ragged import elements_of, rows_of, take
 
 
 @loop
-def evaluate(
-    pieces: np.ndarray, element: np.ndarray, s: np.ndarray, h: np.ndarray, d: int, out: np.ndarray
-) -> None:
+def evaluate(pieces: np.ndarray, element: np.ndarray, s: np.ndarray, h: np.ndarray, d: int, out: np.ndarray) -> None:
     """The d-th derivative by t of pieces[element] (degree + 1, D) at s (n,), into out (n, D).
 
     Horner's rule; an element of length h turns a derivative by s into one by t.
@@ -105,9 +103,7 @@ class PiecewisePosterior(Posterior):
         spread = None if self.spread is None else self.spread[elements]
         pieces = self.pieces[elements]
         free = None if self.free is None else self.free[members]
-        return PiecewisePosterior(
-            t, offsets, pieces, spread, envelope, self.order, self.pinned, free
-        )
+        return PiecewisePosterior(t, offsets, pieces, spread, envelope, self.order, self.pinned, free)
 
     @classmethod
     def joined(cls, parts: Sequence[Any]) -> "PiecewisePosterior":
@@ -129,17 +125,14 @@ class PiecewisePosterior(Posterior):
     def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
         return self._polynomials(self.pieces, member, t, derivative)
 
-    def cov(
-        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
-    ) -> np.ndarray:
+    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
         D = self.dimension
         total = np.zeros((self.count * len(t), D, D))
         if source != "boundary":
             total[:, range(D), range(D)] = self._numerical(s, t, derivative)
         if source != "numerical" and self.spread is not None:
             left, right = (
-                self.boundary_columns(x, d).reshape(len(total), D, -1)
-                for x, d in zip((s, t), derivative, strict=True)
+                self.boundary_columns(x, d).reshape(len(total), D, -1) for x, d in zip((s, t), derivative, strict=True)
             )
             total += left @ np.swapaxes(right, -1, -2)
         return total.reshape(self.count, len(t), D, D)
@@ -163,9 +156,7 @@ class PiecewisePosterior(Posterior):
         values = self._polynomials(flat, member, times, derivative)
         return values.reshape(self.count, len(t), D, self.spread.shape[-1])
 
-    def sample(
-        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
-    ) -> np.ndarray:
+    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
         D, T, L = self.dimension, len(t), len(orders)
         out = np.empty((self.count, n, L, T, D))
         means = np.stack([self.mean(t, d) for d in orders], axis=1)
@@ -199,9 +190,7 @@ class PiecewisePosterior(Posterior):
             at_ends = np.sqrt(self.free[m]) * rng.standard_normal((n, 2, self.dimension))
             Z = Z + np.einsum("tqe,nei->ntqi", self._lines(np.full(T, m), t, q), at_ends)
         g = self._envelope(np.full(T, m), t, q)
-        parts = [
-            sum(_binomial(d, k) * g[:, d - k] * Z[:, :, k] for k in range(d + 1)) for d in orders
-        ]
+        parts = [sum(_binomial(d, k) * g[:, d - k] * Z[:, :, k] for k in range(d + 1)) for d in orders]
         return np.stack(parts, axis=1)
 
     def _numerical(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]) -> np.ndarray:
@@ -240,15 +229,13 @@ class PiecewisePosterior(Posterior):
     def _faded(line: np.ndarray, g: np.ndarray, d: int) -> np.ndarray:
         """The d-th derivative (n, D) of a line (n, d + 1) times the envelope (n, d + 1, D)."""
         return sum(
-            (_binomial(d, i) * line[:, i, None] * g[:, d - i] for i in range(d + 1)),
-            start=np.zeros(g[:, 0].shape),
+            (_binomial(d, i) * line[:, i, None] * g[:, d - i] for i in range(d + 1)), start=np.zeros(g[:, 0].shape)
         )
 
     def _has_error_bars(self, derivative: int) -> None:
         if derivative > self.order:
             raise ValueError(
-                f"error bars are known of derivatives up to {self.order} of this curve, "
-                f"got derivative={derivative}"
+                f"error bars are known of derivatives up to {self.order} of this curve, got derivative={derivative}"
             )
 
     def _envelope(self, member: np.ndarray, t: np.ndarray, count: int) -> np.ndarray:
@@ -265,17 +252,13 @@ class PiecewisePosterior(Posterior):
     def _envelope_pieces(self) -> np.ndarray:
         return hermite_pieces(self.t, self.offsets, _monotone(self.t, self.offsets, self.envelope))
 
-    def _polynomials(
-        self, pieces: np.ndarray, member: np.ndarray, t: np.ndarray, derivative: int
-    ) -> np.ndarray:
+    def _polynomials(self, pieces: np.ndarray, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
         element, s, h = self._place(member, t)
         out = np.empty((len(t), pieces.shape[2]))
         evaluate(pieces, element, s, h, derivative, out)
         return out
 
-    def _place(
-        self, member: np.ndarray, t: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _place(self, member: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Elements (n,) that the times lie in, where in them (0 to 1), and how long they are."""
         row = find_rows(self.t, self.offsets, member, t)
         h = self.t[row + 1] - self.t[row]
@@ -294,9 +277,7 @@ def hermite_pieces(t: np.ndarray, offsets: np.ndarray, nodes: np.ndarray) -> np.
     c0, d0 = nodes[left, 0], h * nodes[left, 1]
     c1, d1 = nodes[left + 1, 0], h * nodes[left + 1, 1]
     rise = c1 - c0
-    return np.ascontiguousarray(
-        np.stack([c0, d0, 3.0 * rise - 2.0 * d0 - d1, d0 + d1 - 2.0 * rise], axis=1)
-    )
+    return np.ascontiguousarray(np.stack([c0, d0, 3.0 * rise - 2.0 * d0 - d1, d0 + d1 - 2.0 * rise], axis=1))
 
 
 def _monotone(t: np.ndarray, offsets: np.ndarray, values: np.ndarray) -> np.ndarray:

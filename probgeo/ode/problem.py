@@ -195,12 +195,7 @@ def conditioned_problem(
     if first.shape[-1] and isinstance(f, Field):
         raise TypeError("f must be a function of p, not a Field, where parameters are unknown")
     found, batch = compiled(
-        listed,
-        (t0, t1),
-        order,
-        dimension,
-        first if prior is None else prior,
-        np.broadcast_shapes(guessed[:-1], also),
+        listed, (t0, t1), order, dimension, first if prior is None else prior, np.broadcast_shapes(guessed[:-1], also)
     )
     if S is not None:
         if len(S) != dimension:
@@ -226,11 +221,7 @@ def _as_singular(S: Any, order: int) -> np.ndarray:
 
 
 def initial_value_problem(
-    f: Callable | Field,
-    t_span: Any,
-    data: dict[str, Any],
-    args: Any = None,
-    also: tuple[int, ...] = (),
+    f: Callable | Field, t_span: Any, data: dict[str, Any], args: Any = None, also: tuple[int, ...] = ()
 ) -> Problem:
     """Validate and normalise what `solve_ivp` was given; `data` by name, y0 and its derivatives.
 
@@ -247,13 +238,7 @@ def boundary_value_problem(
 
 
 def _problem(
-    f: Callable | Field,
-    t_span: Any,
-    data: dict[str, Any],
-    args: Any,
-    kind: Kind,
-    order: int,
-    also: tuple[int, ...],
+    f: Callable | Field, t_span: Any, data: dict[str, Any], args: Any, kind: Kind, order: int, also: tuple[int, ...]
 ) -> Problem:
     t0, t1 = as_t_span(t_span)
     gaussians = {name: as_data(name, value) for name, value in data.items()}

@@ -24,9 +24,7 @@ FACTORIAL = tuple(float(math.factorial(k)) for k in range(6))
 
 
 @loop
-def search(
-    nodes: np.ndarray, offsets: np.ndarray, member: np.ndarray, t: np.ndarray, rows: np.ndarray
-) -> None:
+def search(nodes: np.ndarray, offsets: np.ndarray, member: np.ndarray, t: np.ndarray, rows: np.ndarray) -> None:
     """The node at the left of every time t[n] of member[n], by bisection."""
     for n in range(len(t)):
         low, high = offsets[member[n]], offsets[member[n] + 1] - 1
@@ -53,9 +51,7 @@ def motion(i: int, j: int, s: float, t: float) -> float:
 
 
 @loop
-def free_covariance(
-    t: np.ndarray, row: int, last: int, states: np.ndarray, s: float, r: float, C: np.ndarray
-) -> None:
+def free_covariance(t: np.ndarray, row: int, last: int, states: np.ndarray, s: float, r: float, C: np.ndarray) -> None:
     """Cov(x(s), x(r)) (q+1, q+1) of the process that is not pinned, for s <= r.
 
     s lies in the element after node `row`, r in the one after `last`. On its element a bridge b
@@ -187,9 +183,7 @@ class Shape:
         return self.cov(members_of(elements_of(self.offsets)), middle, middle)[:, 0, 0]
 
 
-def find_rows(
-    nodes: np.ndarray, offsets: np.ndarray, member: np.ndarray, t: np.ndarray
-) -> np.ndarray:
+def find_rows(nodes: np.ndarray, offsets: np.ndarray, member: np.ndarray, t: np.ndarray) -> np.ndarray:
     """For rows (member, t) the node at the left of t, the last but one at the end."""
     rows = np.empty(len(t), dtype=np.int64)
     search(nodes, offsets, member, np.ascontiguousarray(t), rows)

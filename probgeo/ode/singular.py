@@ -47,7 +47,4 @@ def check_smooth_start(S: np.ndarray, conditions: Conditions) -> None:
     values[len(S) :] = conditions.values[:, ~elsewhere].T
     left = np.abs(rows @ np.linalg.lstsq(rows, values, rcond=None)[0] - values).max(axis=0)
     if (left > 1e-9 * np.abs(values).max(axis=0)).any():
-        raise ValueError(
-            "the conditions at the start contradict S y = 0, which solutions that are smooth there "
-            "obey"
-        )
+        raise ValueError("the conditions at the start contradict S y = 0, which solutions that are smooth there obey")

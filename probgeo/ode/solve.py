@@ -175,9 +175,7 @@ def solve_bvp(
     general = conditions is not None or parameters is not None or order != 2 or S is not None
     if _is_traced({"ya": ya, "yb": yb, "parameters": parameters}, args, data):
         if general:
-            raise TypeError(
-                "conditions, parameters and order are not available inside JAX transformations"
-            )
+            raise TypeError("conditions, parameters and order are not available inside JAX transformations")
         from probgeo.ode.inside_jax import traced_boundary
 
         values = {"ya": ya, "yb": yb}
@@ -222,9 +220,7 @@ def _solve(problem: Problem | ConditionedProblem, solver: Any, guess: Any, data:
         what = "data" if data else "conditions"
         raise TypeError(f"{what} need solvers.Markov, got {type(method).__name__}")
     if data is None and problem.flat is not None and problem.flat.any():
-        raise ValueError(
-            "infinite variances are for values that data tell: give data=observed(...)"
-        )
+        raise ValueError("infinite variances are for values that data tell: give data=observed(...)")
     if not problem.count:
         return _empty(problem)
     if data is None:
@@ -265,8 +261,6 @@ def _empty(problem: Problem | ConditionedProblem) -> Curve:
 
 def _is_traced(values: dict[str, Any], args: Any, data: Any) -> bool:
     """Whether a JAX transformation is under way that the answer has to take part in."""
-    parts = [
-        x for v in values.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))
-    ]
+    parts = [x for v in values.values() for x in ((v.mean, v.cov) if isinstance(v, Gaussian) else (v,))]
     seen = [x for one in listed(data) for x in (one.x, one.noise)]
     return is_traced(*parts, *leaves_of(args), *seen)

@@ -38,13 +38,7 @@ class Statement:
         shapes += [x.shape[: x.ndim - k] for x, k in zip(leaves, self.leaf_axes, strict=True)]
         return np.broadcast_shapes(*shapes)
 
-    def solve(
-        self,
-        means: Sequence[np.ndarray],
-        leaves: Sequence[np.ndarray],
-        by_data: bool,
-        by_args: bool,
-    ) -> Curve:
+    def solve(self, means: Sequence[np.ndarray], leaves: Sequence[np.ndarray], by_data: bool, by_args: bool) -> Curve:
         """The solution, with columns S by data and parameters if they are wanted."""
         key = tuple((x.shape, x.tobytes()) for x in (*means, *leaves))
         with self._lock:
@@ -60,19 +54,12 @@ class Statement:
         return curve
 
     def problem(
-        self,
-        means: Sequence[np.ndarray],
-        leaves: Sequence[np.ndarray],
-        by_data: bool,
-        by_args: bool,
+        self, means: Sequence[np.ndarray], leaves: Sequence[np.ndarray], by_data: bool, by_args: bool
     ) -> Problem:
         batch, D = self.lead(means, leaves), means[0].shape[-1]
         rows = [np.broadcast_to(mean, (*batch, D)).reshape(-1, D) for mean in means]
         values = np.stack(rows, axis=1).astype(float)
-        every = [
-            np.broadcast_to(x, batch + x.shape[x.ndim - k :])
-            for x, k in zip(leaves, self.leaf_axes, strict=True)
-        ]
+        every = [np.broadcast_to(x, batch + x.shape[x.ndim - k :]) for x, k in zip(leaves, self.leaf_axes, strict=True)]
         args = self.as_args(every)
         field = as_field(self.f, self.order, D, args=args, batch_shape=batch)
         unit = np.broadcast_to(np.eye(D), (len(values), len(means), D, D)).copy()

@@ -92,9 +92,7 @@ def by_solve_bvp(
         return np.concatenate([ya[:D] - a, yb[:D] - b])
 
     with np.errstate(all="ignore"):
-        return solve_bvp(
-            field or metric.field, ends, t, np.concatenate([x, v]), tol=tol, max_nodes=max_nodes
-        )
+        return solve_bvp(field or metric.field, ends, t, np.concatenate([x, v]), tol=tol, max_nodes=max_nodes)
 
 
 def length_of(metric: NumpyMetric, solution: Any, pieces: int = 4) -> float:
@@ -108,9 +106,7 @@ def length_of(metric: NumpyMetric, solution: Any, pieces: int = 4) -> float:
         return float((h * (0.5 * w)).reshape(-1) @ np.sqrt(metric.energy(y[:D], y[D:])))
 
 
-def by_solve_ivp(
-    metric: NumpyMetric, a: np.ndarray, v: np.ndarray, rtol: float, method: str = "DOP853"
-) -> Any:
+def by_solve_ivp(metric: NumpyMetric, a: np.ndarray, v: np.ndarray, rtol: float, method: str = "DOP853") -> Any:
     """Ends of all geodesics from a with velocities v, both (B, D), as one system."""
     B, D = a.shape
 
@@ -119,9 +115,7 @@ def by_solve_ivp(
         return np.concatenate([u, metric.acceleration(x.T, u.T).T]).reshape(-1)
 
     start = np.concatenate([a, v]).reshape(-1)
-    found = solve_ivp(
-        field, (0.0, 1.0), start, rtol=rtol, atol=rtol, method=method, dense_output=True
-    )
+    found = solve_ivp(field, (0.0, 1.0), start, rtol=rtol, atol=rtol, method=method, dense_output=True)
     return found.y[: B * D, -1].reshape(B, D), found
 
 

@@ -50,12 +50,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             (right, "-", plot.COLOURS["mean"], "right"),
             (wrong, "--", plot.COLOURS["second"], "as printed"),
         ):
-            left.plot(
-                *solutions[k].sol(TIMES)[:2],
-                style,
-                color=colour,
-                label=label if k == far[0] else None,
-            )
+            left.plot(*solutions[k].sol(TIMES)[:2], style, color=colour, label=label if k == far[0] else None)
         left.plot(*pairs[k].T, "o", color="black", markersize=3, zorder=5)
     left.legend(frameon=False, loc="lower center")
     left.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal", ylim=(-0.75, 1.4))

@@ -63,10 +63,7 @@ class Settings:
     @property
     def scipy(self) -> str:
         """How SciPy's solver is used."""
-        return (
-            f"solve_bvp, tolerance {self.tolerance:.0e}, vectorised, from straight lines with 20 "
-            "nodes"
-        )
+        return f"solve_bvp, tolerance {self.tolerance:.0e}, vectorised, from straight lines with 20 nodes"
 
     @property
     def rng(self) -> np.random.Generator:
@@ -117,9 +114,7 @@ class Outcome:
     movies: dict[str, Callable[[Path], None]] = field(default_factory=dict)
 
 
-def paper_solver(
-    X: np.ndarray, lengthscale: float = 0.25, n_points: int = 20, refinements: int = 50
-) -> solvers.Dense:
+def paper_solver(X: np.ndarray, lengthscale: float = 0.25, n_points: int = 20, refinements: int = 50) -> solvers.Dense:
     """The solver of the paper as it is used there: V from the ends, shaped by the data."""
     kernel = kernels.SquaredExponential(lengthscale)
     return solvers.Dense(kernel, n_points, refinements=refinements, V="ends", S=np.cov(X.T))
@@ -141,16 +136,11 @@ def draw_classical(ax: Axes, solutions: Iterable[Any]) -> None:
 def explain_curves(ax: Axes, where: Any) -> None:
     """A legend of means, samples and SciPy."""
     lines = (("mean", "-"), ("samples", "-"), ("SciPy", "--"))
-    handles = [
-        ax.plot([], [], style, color=plot.COLOURS.get(name, SCIPY), label=name)[0]
-        for name, style in lines
-    ]
+    handles = [ax.plot([], [], style, color=plot.COLOURS.get(name, SCIPY), label=name)[0] for name, style in lines]
     ax.legend(handles=handles, loc=where, frameon=False)
 
 
-def movie(
-    draw: Callable[[np.ndarray, int], None], frames: int, panels: int, height: float
-) -> Callable[[Path], None]:
+def movie(draw: Callable[[np.ndarray, int], None], frames: int, panels: int, height: float) -> Callable[[Path], None]:
     """A function that writes an animation to a path; `draw` fills the empty panels of a frame."""
 
     def write(path: Path) -> None:

@@ -39,17 +39,12 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         solved["default"].append(Manifold(metric, solvers.Markov(n_points=n)).geodesic(*ENDS))
     own = Manifold(metric).geodesic(*ENDS)
     truth = reference_geodesic(NumpyMetric(metric), own.mean(TIMES))
-    errors = {
-        name: [float(np.abs(c.mean(TIMES) - truth).max()) for c in curves]
-        for name, curves in solved.items()
-    }
+    errors = {name: [float(np.abs(c.mean(TIMES) - truth).max()) for c in curves] for name, curves in solved.items()}
     stds = {name: [float(np.max(c.std(TIMES))) for c in curves] for name, curves in solved.items()}
     prior = _bridge(X, kernels.SquaredExponential(lengthscale), settings)
 
     columns = len(numbers) + 1
-    figure, axes = plt.subplots(
-        2, columns, figsize=(7.0, 3.1), sharex=True, sharey=True, squeeze=False
-    )
+    figure, axes = plt.subplots(2, columns, figsize=(7.0, 3.1), sharex=True, sharey=True, squeeze=False)
     _frame(axes[0, 0], X, "paper's solver, N = 0")
     _draw_bridge(axes[0, 0], prior[0])
     titles = [f"N = {N}" for N in numbers]
@@ -92,8 +87,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
             "data": "150 noisy points on a half circle",
             "metric": "mixture of 4 Gaussians (EM), inverse covariances, rho = 0.1: with rho = 1 "
             "the paper's solver does not find the geodesic with 40 evaluations either",
-            "paper's solver": "squared exponential kernel, length scale 0.4, V from the ends, at "
-            "most 50 refinements",
+            "paper's solver": "squared exponential kernel, length scale 0.4, V from the ends, at most 50 refinements",
             "reference": "SciPy's solve_bvp at 1e-8, from our curve",
         },
         claims=[claim],
@@ -116,9 +110,7 @@ def _draw_bridge(ax: Axes, draws: np.ndarray) -> None:
     ax.plot(*ENDS.T, color=plot.COLOURS["mean"], linewidth=1.5, zorder=3)
 
 
-def _bridge(
-    X: np.ndarray, prior: kernels.SquaredExponential, settings: Settings
-) -> tuple[np.ndarray, np.ndarray]:
+def _bridge(X: np.ndarray, prior: kernels.SquaredExponential, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """Two sets of samples (n, T, 2) of the prior given the ends, before any evaluation."""
     S = np.cov(X.T)
     apart = ENDS[1] - ENDS[0]

@@ -85,8 +85,7 @@ def _claim_on_difficulty(solved: dict[str, Geodesic]) -> Claim:
     order = np.argsort(length)
     grows = spread[order[-1]] > spread[order[0]]
     return Claim(
-        "Short, simple curves lead to confident predictions, the difficult one to a drastic "
-        "uncertainty.",
+        "Short, simple curves lead to confident predictions, the difficult one to a drastic uncertainty.",
         f"of the four with certain ends the shortest ({length[order[0]]:.1f} long) has a largest "
         f"standard deviation of {spread[order[0]]:.2g}, the longest ({length[order[-1]]:.1f}) of "
         f"{spread[order[-1]]:.2g}",

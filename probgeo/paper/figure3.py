@@ -15,14 +15,7 @@ from matplotlib.axes import Axes
 
 from probgeo import Geodesic, PrincipalGeodesics, plot
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp, principal_geodesic
-from probgeo.paper.experiment import (
-    Claim,
-    Outcome,
-    Progress,
-    Settings,
-    draw_classical,
-    explain_curves,
-)
+from probgeo.paper.experiment import Claim, Outcome, Progress, Settings, draw_classical, explain_curves
 from probgeo.paper.ones import SETTINGS, geodesics_from_mean, ones
 
 
@@ -94,8 +87,7 @@ def _claim(name: str, numbers: dict) -> Claim:
     apart = numbers["distance_of_means"] / numbers["spread"]
     close = apart < 0.05 and numbers["angle_degrees"] < 5
     return Claim(
-        f"Mean and principal geodesic are comparable to those of the classical solver ({name} "
-        "solver).",
+        f"Mean and principal geodesic are comparable to those of the classical solver ({name} solver).",
         f"the means are {100 * apart:.2g} % of a standard deviation of the data apart, the "
         f"directions {numbers['angle_degrees']:.2g} degrees",
         "agrees" if close else "disagrees",
@@ -114,9 +106,7 @@ def _spread_around(X: np.ndarray, centre: np.ndarray, count: int) -> np.ndarray:
     return np.array([max(np.flatnonzero(sector == k), key=far.__getitem__) for k in set(sector)])
 
 
-def _draw_geodesics(
-    ax: Axes, X: np.ndarray, curves: Geodesic, theirs: list, settings: Settings
-) -> None:
+def _draw_geodesics(ax: Axes, X: np.ndarray, curves: Geodesic, theirs: list, settings: Settings) -> None:
     plot.geodesics(curves, ax, data=X, n_samples=10, seed=settings.seed)
     draw_classical(ax, [solution for solution in theirs if solution.status == 0])
 
@@ -130,9 +120,7 @@ def _draw_principal(
     settings: Settings,
     deviations: float = 2.0,
 ) -> None:
-    plot.principal_geodesics(
-        pga, ax, data=X, deviations=deviations, n_samples=20, seed=settings.seed
-    )
+    plot.principal_geodesics(pga, ax, data=X, deviations=deviations, n_samples=20, seed=settings.seed)
     reach = deviations * np.sqrt(classical["variance"])
     vs = [sign * reach * classical["direction"] for sign in (-1.0, 1.0)]
     mean = classical["mean"][None]

@@ -17,16 +17,7 @@ import numpy as np
 
 from probgeo import FrechetMean, Manifold, data, metrics, plot
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp, logs
-from probgeo.paper.experiment import (
-    SCIPY,
-    Claim,
-    Outcome,
-    Progress,
-    Settings,
-    Verdict,
-    cpu_seconds,
-    paper_solver,
-)
+from probgeo.paper.experiment import SCIPY, Claim, Outcome, Progress, Settings, Verdict, cpu_seconds, paper_solver
 from probgeo.paper.ones import LEARNED, SETTINGS, principal_components
 
 
@@ -72,17 +63,14 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         settings={
             "data": f"{count} of the first 1000 ones of MNIST, D principal components",
             "metric": SETTINGS["metric"],
-            "descent": f"{settings.iterations} iterations of Eq. 5, alpha = 1, from the point "
-            "next to the average",
+            "descent": f"{settings.iterations} iterations of Eq. 5, alpha = 1, from the point next to the average",
             "SciPy": f"{settings.scipy}; a sample if it would take more than {patience:.0f} s",
         },
         claims=[_claim(ratios)],
     )
 
 
-def _one_dimension(
-    metric: Any, X: np.ndarray, settings: Settings, patience: float
-) -> dict[str, Any]:
+def _one_dimension(metric: Any, X: np.ndarray, settings: Settings, patience: float) -> dict[str, Any]:
     D = X.shape[1]
     start = X[np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1))]
     manifolds = {"default": Manifold(metric)}
@@ -105,11 +93,7 @@ def _one_dimension(
 
 
 def _by_scipy(
-    metric: NumpyMetric,
-    X: np.ndarray,
-    bases: tuple[np.ndarray, np.ndarray],
-    settings: Settings,
-    patience: float,
+    metric: NumpyMetric, X: np.ndarray, bases: tuple[np.ndarray, np.ndarray], settings: Settings, patience: float
 ) -> dict[str, Any]:
     """The same descent, for all images, if a sample of its geodesics says it takes little.
 
@@ -148,9 +132,7 @@ def _claim(ratios: dict[int, float]) -> Claim:
     listed = ", ".join(f"{ratio:.1f} (D = {D})" for D, ratio in ratios.items())
     values = list(ratios.values())
     faster, more_so = min(values) > 2, values[-1] == max(values)
-    verdict: Verdict = (
-        "agrees" if faster and more_so else "partly" if max(values) > 1 else "disagrees"
-    )
+    verdict: Verdict = "agrees" if faster and more_so else "partly" if max(values) > 1 else "disagrees"
     return Claim(
         "A mean is substantially faster to compute, the more so the more dimensions there are.",
         f"SciPy / default solver: {listed}",

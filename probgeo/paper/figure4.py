@@ -23,10 +23,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     coarse = Manifold(found.metric, solvers.Markov(n_points=3))
     curves["coarse"] = coarse.geodesic(found.mean, found.ends, progress=False)
     plain = found.plain
-    solutions = [
-        by_solve_bvp(plain, found.mean, x, 1e-9, max_nodes=20000)
-        for x in progress.over(found.ends, "SciPy")
-    ]
+    solutions = [by_solve_bvp(plain, found.mean, x, 1e-9, max_nodes=20000) for x in progress.over(found.ends, "SciPy")]
     truth = np.array([length_of(plain, s) for s in solutions])
     reliable = np.array([s.status == 0 for s in solutions])
     numbers = {name: _compared(c, truth, reliable) for name, c in curves.items()}

@@ -27,10 +27,7 @@ def run(settings: Settings, progress: Progress) -> Outcome:
     count = settings.choose(150, 30, 3)
     ends, plain = found.ends[:count], found.plain
     batched, alone = _our_seconds(found, ends, progress)
-    theirs = _each(
-        progress.over(ends, "SciPy"),
-        lambda end: by_solve_bvp(plain, found.mean, end, settings.tolerance),
-    )
+    theirs = _each(progress.over(ends, "SciPy"), lambda end: by_solve_bvp(plain, found.mean, end, settings.tolerance))
     lengths = geodesics_from_mean(settings)["default"].length.mean[:count]
 
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.4))
@@ -98,11 +95,8 @@ def _claims(numbers: dict, their_spread: float) -> list[Claim]:
     speed = [
         Claim(
             f"The cost is lower by about an order of magnitude ({name} solver).",
-            f"SciPy / ours: {found['ratio_in_batch']:.1f} in one batch, {found['ratio_alone']:.2f} "
-            "one at a time",
-            ("disagrees", "partly", "agrees")[
-                (found["ratio_in_batch"] >= 5) + (found["ratio_alone"] >= 5)
-            ],
+            f"SciPy / ours: {found['ratio_in_batch']:.1f} in one batch, {found['ratio_alone']:.2f} one at a time",
+            ("disagrees", "partly", "agrees")[(found["ratio_in_batch"] >= 5) + (found["ratio_alone"] >= 5)],
             "The paper compares two solvers written in Matlab; SciPy's is vectorised.",
         )
         for name, found in numbers.items()
@@ -114,9 +108,7 @@ def _claims(numbers: dict, their_spread: float) -> list[Claim]:
             "The cost of the probabilistic solver is almost unaffected by the length of the curve.",
             "what nineteen of twenty stay below, over the median: paper's solver "
             f"{paper:.1f}, default {default:.1f}, SciPy {their_spread:.1f}",
-            ("disagrees", "partly", "agrees")[
-                sum(ours < min(2.0, their_spread) for ours in (paper, default))
-            ],
+            ("disagrees", "partly", "agrees")[sum(ours < min(2.0, their_spread) for ours in (paper, default))],
             "A curve that the paper's solver flags is tried again from other starts, and long ones "
             "are flagged more often; the default solver flags none here.",
         ),

@@ -70,10 +70,8 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         settings={
             "data": f"{count} of 1191 synthetic body shapes in 50 dimensions (they stand in for "
             "CAESAR and SCAPE, which are not free)",
-            "metric": f"7 clusters of belly circumference of {known} bodies, one diagonal "
-            "LMNN metric each",
-            "paper's solver": "squared exponential kernel, length scale 0.4, five evaluations, at "
-            "most 20 refinements",
+            "metric": f"7 clusters of belly circumference of {known} bodies, one diagonal LMNN metric each",
+            "paper's solver": "squared exponential kernel, length scale 0.4, five evaluations, at most 20 refinements",
             "belly": "linear regression of the circumference on the 50 coefficients",
         },
         claims=[
@@ -117,20 +115,14 @@ def _belly(ways: list[Curve], slope: np.ndarray, start: float) -> tuple[np.ndarr
 def _draw_bodies(people: Bodies, ways: list[Curve], rough: list[Curve], seed: int) -> Any:
     figure, axes = plt.subplots(3, 3, figsize=(7.0, 3.0), height_ratios=(0.7, 0.7, 1.2))
     names = ("$\\mu - 3\\sigma$", "$\\mu$", "$\\mu + 3\\sigma$")
-    rows = (
-        ("default solver", ways, "front"),
-        ("paper's solver", rough, "front"),
-        ("paper's solver", rough, "side"),
-    )
+    rows = (("default solver", ways, "front"), ("paper's solver", rough, "front"), ("paper's solver", rough, "side"))
     for row, (solver, (down, up), view) in zip(axes, rows, strict=True):
         for ax, way, time in zip(row, (down, up, up), (1.0, 0.0, 1.0), strict=True):
             for k, draw in enumerate(way.sample(seed, 6, [time])[:, 0]):
                 shift = (k * APART[view], 0.0)
                 plot.mesh(people.vertices(draw), people.faces, ax, view=view, shift=shift)
             _bare(ax)
-        row[0].set_ylabel(
-            f"{solver}, {view}".replace(" ", "\n"), rotation=0, ha="right", va="center"
-        )
+        row[0].set_ylabel(f"{solver}, {view}".replace(" ", "\n"), rotation=0, ha="right", va="center")
     for ax, name in zip(axes[0], names, strict=True):
         ax.set_title(name)
     return figure

@@ -15,8 +15,7 @@ from probgeo.paper.experiment import Settings, paper_solver
 LEARNED: Any = {"n_components": 5, "rho": 0.5, "regularisation": 0.01}
 SETTINGS = {
     "data": "the first 1000 training images of the digit 1 of MNIST, two principal components",
-    "metric": "mixture of 5 Gaussians (EM), inverse covariances, rho = 0.5, "
-    "regularised by a hundredth of the variance",
+    "metric": "mixture of 5 Gaussians (EM), inverse covariances, rho = 0.5, regularised by a hundredth of the variance",
     "paper's solver": "squared exponential kernel, length scale 0.25, 20 evaluations, V from the "
     "ends, at most 50 refinements",
     "default solver": "curves of least energy, nodes until twice the standard deviation is below a "
@@ -55,10 +54,7 @@ class Ones:
 
     @property
     def manifolds(self) -> dict[str, Manifold]:
-        return {
-            "paper's": Manifold(self.metric, paper_solver(self.X)),
-            "default": Manifold(self.metric),
-        }
+        return {"paper's": Manifold(self.metric, paper_solver(self.X)), "default": Manifold(self.metric)}
 
 
 @lru_cache(maxsize=1)
@@ -81,6 +77,5 @@ def geodesics_from_mean(settings: Settings) -> dict[str, Geodesic]:
     """From the mean to `ends`, by both solvers."""
     found = ones(settings)
     return {
-        name: manifold.geodesic(found.mean, found.ends, progress=False)
-        for name, manifold in found.manifolds.items()
+        name: manifold.geodesic(found.mean, found.ends, progress=False) for name, manifold in found.manifolds.items()
     }

@@ -88,10 +88,7 @@ def made_with(records: Records) -> str:
     """Machines and versions; several if the records come from several runs."""
     found = {
         "Machine": (record["machine"] for record in records.values()),
-        "versions": (
-            ", ".join(f"{k} {v}" for k, v in record["versions"].items())
-            for record in records.values()
-        ),
+        "versions": (", ".join(f"{k} {v}" for k, v in record["versions"].items()) for record in records.values()),
         "seed": (str(record["seed"]) for record in records.values()),
     }
     return "; ".join(f"{what}: {' or '.join(dict.fromkeys(all_))}" for what, all_ in found.items())
@@ -153,8 +150,7 @@ def _page(folder: Path, records: Records) -> str:
 def _introduction(records: Records) -> str:
     small = any(map(_is_small, records.values()))
     contents = " · ".join(
-        f'<a href="#{name}">{escape(_short(record["title"]))}</a>'
-        for name, record in records.items()
+        f'<a href="#{name}">{escape(_short(record["title"]))}</a>' for name, record in records.items()
     )
     made = f"{made_with(records)}. Total time: {total(records)}." if records else ""
     return f"""<p>The experiments of <cite>{escape(PAPER)}</cite>, run again with probgeo: every
@@ -182,9 +178,7 @@ def _unfinished(records: Records) -> str:
 
 
 def _claims(records: Records) -> str:
-    claims = [
-        (name, claim) for name, record in records.items() for claim in record.get("claims", [])
-    ]
+    claims = [(name, claim) for name, record in records.items() for claim in record.get("claims", [])]
     if not claims:
         return '<h2 id="claims">Claims</h2>\n<p>No experiment has measured a claim yet.</p>'
     rows = "\n".join(_claim(name, records[name]["title"], claim) for name, claim in claims)
@@ -211,9 +205,7 @@ def _claim(name: str, title: str, claim: dict[str, str]) -> str:
 
 def _verdict(verdict: str) -> str:
     kind = verdict.replace(" ", "-")
-    return (
-        f'<span class="verdict {escape(kind)}">{MARKS.get(verdict, "?")} {escape(verdict)}</span>'
-    )
+    return f'<span class="verdict {escape(kind)}">{MARKS.get(verdict, "?")} {escape(verdict)}</span>'
 
 
 def _section(folder: Path, name: str, record: Record) -> str:
@@ -258,8 +250,7 @@ def _numbers(numbers: dict[str, Any]) -> str:
 
 def _settings(settings: dict[str, Any]) -> str:
     rows = "\n".join(
-        f'<tr><th scope="row">{escape(key)}</th><td>{escape(str(value))}</td></tr>'
-        for key, value in settings.items()
+        f'<tr><th scope="row">{escape(key)}</th><td>{escape(str(value))}</td></tr>' for key, value in settings.items()
     )
     return f'<h3>Settings</h3>\n<table class="settings">\n{rows}\n</table>' if rows else ""
 

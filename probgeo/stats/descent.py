@@ -230,9 +230,7 @@ class Descent:
         # weights that add up to one are one observation, as far from the mean as the data are
         known = error if np.isfinite(error) else view.spread
         self.target = max(
-            self.rule.fraction * known,
-            self.rule.tol * view.spread,
-            64 * EPSILON * view.length(view.point),
+            self.rule.fraction * known, self.rule.tol * view.spread, 64 * EPSILON * view.length(view.point)
         )
         self.report(line, self.expected(view))
         return line

@@ -63,9 +63,7 @@ def eigenvectors(moments: Moments, count: int) -> Eigen:
     return Eigen(values[:count], E.T[:count], stds, covs, gap_stds, values)
 
 
-def _entries(
-    f: np.ndarray, scores: np.ndarray, T: np.ndarray, K: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _entries(f: np.ndarray, scores: np.ndarray, T: np.ndarray, K: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Of the entries q_jk over j: covariance (D, D) from errors of their own, slope by delta."""
     a, f2 = scores[:, k], f**2
     mixed = (f2 * a * scores.T) @ T[:, k]

@@ -64,17 +64,14 @@ class ManifoldEstimator(BaseEstimator):
 
     def _weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
         with naming("sample_weight"):
-            weights = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not np.any(weights):  # scikit-learn refuses that since 1.9 only
             raise ValueError("sample_weight must hold at least one non-zero number, got only zeros")
         return weights
 
     def _warn(self, message: str) -> None:
         warnings.warn(
-            f"{type(self).__name__} did not converge: {message}. See `converged_`, `message_` "
-            f"and {READING_CONVERGED}.",
+            f"{type(self).__name__} did not converge: {message}. See `converged_`, `message_` and {READING_CONVERGED}.",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -11,13 +11,7 @@ from probgeo._checks import as_whole_number
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
-from probgeo.stats.estimator import (
-    DEVIATIONS,
-    IterationsBar,
-    ManifoldEstimator,
-    as_random_state,
-    merged,
-)
+from probgeo.stats.estimator import DEVIATIONS, IterationsBar, ManifoldEstimator, as_random_state, merged
 from probgeo.stats.mean import FrechetMean
 
 
@@ -123,10 +117,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         manifold = self._fit_manifold(points, y)
         rng = as_random_state(self.random_state)
         distinct, totals, which = merged(points, weights)
-        runs = [
-            self._run(manifold, distinct, totals, rng)
-            for _ in range(as_whole_number("n_init", self.n_init, 1))
-        ]
+        runs = [self._run(manifold, distinct, totals, rng) for _ in range(as_whole_number("n_init", self.n_init, 1))]
         best, distances = min(runs, key=lambda run: run[0]["inertia_"].mean)
         for name, value in best.items():
             setattr(self, name, value)

@@ -10,13 +10,7 @@ from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs
 from probgeo.stats.descent import Centre, CentreRule, Descent, Iterate
-from probgeo.stats.estimator import (
-    IterationsBar,
-    ManifoldEstimator,
-    Verbose,
-    as_random_state,
-    merged,
-)
+from probgeo.stats.estimator import IterationsBar, ManifoldEstimator, Verbose, as_random_state, merged
 
 
 @dataclass(eq=False, repr=False)
@@ -51,9 +45,7 @@ class CentreEstimator(ManifoldEstimator):
             self._warn(self.message_)
         return self
 
-    def centre(
-        self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, guess: Logs | None = None
-    ) -> Centre:
+    def centre(self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, guess: Logs | None = None) -> Centre:
         """The centre of points (P, D) of positive weight, all different, and its logarithms.
 
         `guess` are logarithms of these points at `init`, or nearby.
@@ -98,8 +90,7 @@ class CentreEstimator(ManifoldEstimator):
         self.statistical_cov_ = centre.statistical
         self.standard_error_ = np.sqrt(np.maximum(np.diagonal(centre.statistical), 0.0))
         self.variance_ = ScalarGaussian.unchecked(
-            np.sum(shares * logs.length**2),
-            np.sum((2.0 * shares * logs.length) ** 2 * logs.length_var),
+            np.sum(shares * logs.length**2), np.sum((2.0 * shares * logs.length) ** 2 * logs.length_var)
         )
         self.history_ = centre.history
         self.n_iter_ = len(centre.history)
@@ -107,15 +98,12 @@ class CentreEstimator(ManifoldEstimator):
         self.converged_ = centre.converged
         self.message_ = centre.message
 
-    def _keep_members(
-        self, centre: Centre, manifold: Manifold, X: np.ndarray, weights: np.ndarray
-    ) -> None:
+    def _keep_members(self, centre: Centre, manifold: Manifold, X: np.ndarray, weights: np.ndarray) -> None:
         """The centre by each member of an ensemble of metrics, from that of all of them."""
         if not manifold.members:
             return
         found = [
-            Descent(member, X, weights, self._rule()).run(centre.point, centre.logs)
-            for member in manifold.members
+            Descent(member, X, weights, self._rule()).run(centre.point, centre.logs) for member in manifold.members
         ]
         self.members_ = np.stack([one.point for one in found])
         off = self.members_ - self.members_.mean(axis=0)
@@ -126,11 +114,7 @@ class CentreEstimator(ManifoldEstimator):
             self.message_ = f"member {lost[0]} of the ensemble: {found[lost[0]].message}"
 
     def _summary(self) -> tuple[str, dict[str, Any]]:
-        columns = {
-            "mean": self._centre.mean,
-            "numerical_std": self._centre.std,
-            "standard_error": self.standard_error_,
-        }
+        columns = {"mean": self._centre.mean, "numerical_std": self._centre.std, "standard_error": self.standard_error_}
         if hasattr(self, "model_cov_"):
             columns["model_std"] = np.sqrt(np.diagonal(self.model_cov_))
         return "coordinate", columns
@@ -148,9 +132,7 @@ def _sample(X: np.ndarray, weights: np.ndarray, count: int, seed: Any) -> np.nda
     return np.ascontiguousarray(X[np.sort(chosen)])
 
 
-def _first_points(
-    X: np.ndarray, weights: np.ndarray, init: Any, count: int, seed: Any
-) -> np.ndarray:
+def _first_points(X: np.ndarray, weights: np.ndarray, init: Any, count: int, seed: Any) -> np.ndarray:
     """Where to start: a given point, or the data nearest to their average, then random ones."""
     if init is not None:
         point = as_float_array("init", init.mean if isinstance(init, Gaussian) else init)

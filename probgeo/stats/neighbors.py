@@ -30,9 +30,7 @@ class NeighborsEstimator(ManifoldEstimator):
 
     def fit(self, X: Any, y: Any) -> Any:
         """Keep points X (P, D) and their targets y (P,) or (P, T)."""
-        points, targets = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=self._numeric
-        )
+        points, targets = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=self._numeric)
         as_whole_number("n_neighbors", self.n_neighbors, 1)
         if self.n_neighbors > len(points):
             raise ValueError(f"n_samples={len(points)} should be >= n_neighbors={self.n_neighbors}")

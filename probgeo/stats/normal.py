@@ -98,8 +98,7 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         moments += nugget * np.trace(moments) / len(moments) * np.eye(len(moments))
         if not np.linalg.eigvalsh(moments)[0] > 1e-12 * np.trace(moments):
             raise ValueError(
-                f"X must spread in all {len(moments)} directions: its covariance is singular; "
-                "regularisation would help"
+                f"X must spread in all {len(moments)} directions: its covariance is singular; regularisation would help"
             )
         draws = self._draws(moments, count, int(self.random_state))
         settled = self._match(moments, draws)

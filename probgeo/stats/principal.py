@@ -80,11 +80,7 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         one_of("method", self.method, ("linearised", "sampled"))
         X = self._points(X, reset=True, least=2)
         D = X.shape[1]
-        count = (
-            D
-            if self.n_components is None
-            else as_whole_number("n_components", self.n_components, 1)
-        )
+        count = D if self.n_components is None else as_whole_number("n_components", self.n_components, 1)
         if count > D:
             raise ValueError(f"n_components must be at most {D}, the dimension, got {count}")
         logs, weights = self._fit_mean(X, y, sample_weight)
@@ -107,9 +103,7 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         largest = np.argmax(np.abs(vectors), axis=1)
         signs = np.sign(vectors[np.arange(count), largest])
         lifted = np.linalg.inv(R.T)
-        self.components_ = Gaussian.unchecked(
-            signs[:, None] * vectors, lifted @ found.cov @ lifted.T
-        )
+        self.components_ = Gaussian.unchecked(signs[:, None] * vectors, lifted @ found.cov @ lifted.T)
         self.n_components_ = count
         self.explained_variance_ = np.maximum(found.values, 0.0)
         self.explained_variance_std_ = found.values_std
@@ -163,9 +157,7 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
             "explained_variance": self.explained_variance_,
             "explained_variance_std": self.explained_variance_std_,
             "explained_variance_ratio": self.explained_variance_ratio_,
-            "direction_std": np.sqrt(
-                np.trace(self._metric_at_mean @ self.components_.cov, 0, 1, 2)
-            ),
+            "direction_std": np.sqrt(np.trace(self._metric_at_mean @ self.components_.cov, 0, 1, 2)),
             "tied": self.tied_,
         }
 

@@ -82,9 +82,7 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GeodesicRegression":
         """Fit the curve to points y (P, D) at the numbers X (P,) or (P, 1)."""
-        t, points = validate_data(
-            self, _column(X), y, multi_output=True, y_numeric=True, dtype=np.float64
-        )
+        t, points = validate_data(self, _column(X), y, multi_output=True, y_numeric=True, dtype=np.float64)
         if t.shape[1] != 1:
             raise ValueError(f"X must be one number for each point, got shape {t.shape}")
         points = points[:, None] if points.ndim == 1 else points
@@ -162,8 +160,7 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         self.statistical_cov_ = each * inverse / total
         logs = found.logs
         self.residual_variance_ = ScalarGaussian.unchecked(
-            np.float64(found.value),
-            np.sum((2.0 * shares * logs.length) ** 2 * logs.length_var),
+            np.float64(found.value), np.sum((2.0 * shares * logs.length) ** 2 * logs.length_var)
         )
         self.r2_ = float(1.0 - found.value / around) if around > 0 else 0.0
 
@@ -241,9 +238,7 @@ def _gauss_newton(found: Fitted, shares: np.ndarray) -> np.ndarray:
     return np.linalg.lstsq(rows, (scale[:, None] * wanted).ravel(), rcond=None)[0]
 
 
-def _along(
-    precise: Manifold, p: np.ndarray, v: np.ndarray, times: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _along(precise: Manifold, p: np.ndarray, v: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exp_p(t v) at all times, (P, D), and its derivatives by (p, v), (P, D, 2 D)."""
     D = len(p)
     points = np.tile(p, (len(times), 1))

@@ -8,8 +8,7 @@ from measures import calibration, judged, largest_errors, ratios, slope, time_at
 def sweep(problem, solver, pairs, **counts):
     zero = {"failures": 0, "false": 0}
     return [
-        {"problem": problem, "solver": solver, "error": error, "time": time} | zero | counts
-        for error, time in pairs
+        {"problem": problem, "solver": solver, "error": error, "time": time} | zero | counts for error, time in pairs
     ]
 
 

@@ -40,12 +40,7 @@ def build(folder):
     shutil.copytree(ROOT / "examples", folder / "examples")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", "site"]
     done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "PROBGEO_GALLERY": "0"},
-        capture_output=True,
-        text=True,
-        timeout=600,
+        command, cwd=folder, env={**os.environ, "PROBGEO_GALLERY": "0"}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     return folder / "site"
@@ -131,9 +126,7 @@ def test_a_dead_link_would_be_noticed(pages, site):
 
 
 def test_images_scripts_and_styles_are_there_and_local(pages):
-    loaded = [
-        (path, x) for path, page in pages.items() for x in page.loaded if not x.startswith("data:")
-    ]
+    loaded = [(path, x) for path, page in pages.items() for x in page.loaded if not x.startswith("data:")]
     assert [x for _, x in loaded if not is_local(x)] == []
     assert dead_ends(pages, loaded) == []
 
@@ -257,8 +250,7 @@ def test_no_page_is_wider_than_the_window(visited):
 
 
 @pytest.mark.parametrize(
-    ("words", "where"),
-    [("logarithm map", "theory/geodesics.html"), ("from_mixture", "api/generated")],
+    ("words", "where"), [("logarithm map", "theory/geodesics.html"), ("from_mixture", "api/generated")]
 )
 def test_search_works_from_the_files(browser, site, tmp_path, words, where):
     address = f"{(site / 'search.html').as_uri()}?q={words.replace(' ', '+')}"

@@ -91,13 +91,7 @@ class Browser:
             self.complaints.append(told["entry"]["text"])
 
     def resize(self, width, height, mobile=False):
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=mobile,
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
 
     def prefer(self, theme):
         features = [{"name": "prefers-color-scheme", "value": theme}]
@@ -108,9 +102,7 @@ class Browser:
 
     def run(self, expression):
         """The value of an expression of JavaScript; a promise is waited for."""
-        answer = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"])[:500])
         return answer["result"].get("value")

@@ -285,10 +285,7 @@ def test_sizes_and_themes(window, server, theme, name, size):
         assert (picture[5, 5].mean() > 128) == (theme == "light")
         # both ends are in sight, and large enough for a finger
         for k in (0, 1):
-            assert (
-                page.run(f"document.querySelector('#end-{k} .hit').getBoundingClientRect().width")
-                >= 40
-            )
+            assert page.run(f"document.querySelector('#end-{k} .hit').getBoundingClientRect().width") >= 40
         drag_end(page, 1, (-60, 10))
         assert page.complaints == []
     finally:

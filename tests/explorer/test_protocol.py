@@ -88,9 +88,7 @@ def test_uncertain_ends_widen_the_length(client, manifold):
 
 def test_a_smaller_tolerance_has_smaller_errors(client):
     errors = [
-        client.ask(
-            "geodesic", **{**SHOWN, "setting": {**SETTING, "tolerance": tolerance}}, fine=False
-        )["numerical"]
+        client.ask("geodesic", **{**SHOWN, "setting": {**SETTING, "tolerance": tolerance}}, fine=False)["numerical"]
         for tolerance in (1.0, 1e-3, 1e-5)
     ]
     assert errors[0] > errors[1] > errors[2] > 0
@@ -279,19 +277,7 @@ def test_wrong_values_are_refused_by_name(client, kind, name, value):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "7",
-        "null",
-        '"geodesic"',
-        "[" * 5000,
-        '{"kind": NaN}',
-        '{"kind": ["x"]}',
-        "{}",
-    ],
+    "text", ["", "{", "[]", "7", "null", '"geodesic"', "[" * 5000, '{"kind": NaN}', '{"kind": ["x"]}', "{}"]
 )
 def test_what_is_no_message_is_refused(client, text):
     client.socket.send(text)
@@ -474,9 +460,7 @@ def test_it_ends_when_the_tab_is_closed_for_a_while():
 def test_a_manifold_of_ones_own():
     X = data.swiss_roll(60)
     manifold = Manifold(metrics.from_mixture(X, 4, rho=0.5))
-    page = explore(
-        X, manifold, colour=X[:, 2], decode=lambda z: z[:, :, None], open_browser=False, wait=False
-    )
+    page = explore(X, manifold, colour=X[:, 2], decode=lambda z: z[:, :, None], open_browser=False, wait=False)
     with page, Client(page) as client:
         assert client.welcome["most_components"] == 0
         assert client.welcome["rho"] == 0.5

@@ -62,14 +62,10 @@ class TestClosedForms:
         v = rng.normal(size=u.shape)
         manifold, K = Manifold(metric), metric.curvature
         np.testing.assert_allclose(manifold.sectional_curvature(x, u, v), K, rtol=1e-10)
-        np.testing.assert_allclose(
-            manifold.scalar_curvature(x), K * dimension * (dimension - 1), rtol=1e-10
-        )
+        np.testing.assert_allclose(manifold.scalar_curvature(x), K * dimension * (dimension - 1), rtol=1e-10)
         M = metric.tensors_at(x)
         scale = np.abs(M).max(axis=(1, 2), keepdims=True)
-        np.testing.assert_allclose(
-            manifold.ricci(x) / scale, K * (dimension - 1) * M / scale, atol=1e-9
-        )
+        np.testing.assert_allclose(manifold.ricci(x) / scale, K * (dimension - 1) * M / scale, atol=1e-9)
 
     def test_flat(self):
         rng = np.random.default_rng(0)
@@ -171,10 +167,7 @@ class TestLaws:
         one, two = plain.scalar_curvature(x), other.scalar_curvature(moved)
         np.testing.assert_allclose(two, one, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(
-            other.sectional_curvature(moved, A @ u, A @ v),
-            plain.sectional_curvature(x, u, v),
-            rtol=1e-8,
-            atol=1e-8,
+            other.sectional_curvature(moved, A @ u, A @ v), plain.sectional_curvature(x, u, v), rtol=1e-8, atol=1e-8
         )
         np.testing.assert_allclose(other.ricci(moved), B.T @ plain.ricci(x) @ B, atol=1e-7)
 

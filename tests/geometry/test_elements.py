@@ -70,9 +70,7 @@ def test_splitting_leaves_curves_as_they_are():
     fine = halved(chains)
     assert np.diff(fine.offsets).tolist() == (2 * np.diff(chains.offsets) - 1).tolist()
     for derivative in (0, 1):
-        np.testing.assert_allclose(
-            curve(fine, T, derivative), curve(chains, T, derivative), atol=1e-12
-        )
+        np.testing.assert_allclose(curve(fine, T, derivative), curve(chains, T, derivative), atol=1e-12)
 
 
 @pytest.mark.loops
@@ -94,9 +92,7 @@ def test_the_scale_is_that_of_the_shape():
         squared = np.mean(e[inner] ** 2 / k[inner, None])
         np.testing.assert_allclose(scale[m] ** 2, squared, rtol=1e-9)
         np.testing.assert_allclose(widest[m] ** 2, squared * k.max(), rtol=1e-9)
-        logs = -0.5 * (
-            np.log(2 * np.pi * squared * k[inner, None]) + e[inner] ** 2 / k[inner, None] / squared
-        )
+        logs = -0.5 * (np.log(2 * np.pi * squared * k[inner, None]) + e[inner] ** 2 / k[inner, None] / squared)
         np.testing.assert_allclose(density[m], np.sum(logs), rtol=1e-9)
 
 

@@ -29,8 +29,7 @@ def with_edge(sign):
     factor = lambda size: 2.0 + sign * (size - 1.0)  # noqa: E731
     exact = metrics.Conformal(lambda x: factor(jnp.tanh(jnp.abs(x[0]))))
     rounded = [
-        metrics.Conformal(lambda x, e=e: factor(jnp.tanh(jnp.sqrt(x[0] ** 2 + e**2))))
-        for e in (1e-2, 1e-3, 1e-4, 1e-5)
+        metrics.Conformal(lambda x, e=e: factor(jnp.tanh(jnp.sqrt(x[0] ** 2 + e**2)))) for e in (1e-2, 1e-3, 1e-4, 1e-5)
     ]
     return exact, rounded
 

@@ -70,9 +70,7 @@ def test_hessian_and_gradient_are_those_of_the_energy(J, D):
 def test_damping_adds_to_the_definite_part():
     """Twice as much of it with damping one: the Hessian is that of a sum, not scaled."""
     chains, metric = random_chains(RNG, 2, 2), random_metric(RNG)
-    plain, once, twice = (
-        assembled(metric, chains, np.full(len(chains), value))[0] for value in (0.0, 1.0, 2.0)
-    )
+    plain, once, twice = (assembled(metric, chains, np.full(len(chains), value))[0] for value in (0.0, 1.0, 2.0))
     np.testing.assert_allclose(twice - once, once - plain, atol=1e-9)
     definite = once - plain
     definite = np.triu(definite) + np.swapaxes(np.triu(definite, 1), 1, 2)
@@ -108,18 +106,14 @@ def test_block_tridiagonal_systems(F):
     loops.solve_columns(offsets, *blocks, columns)
     for m in range(3):
         own = slice(offsets[m], offsets[m + 1])
-        np.testing.assert_allclose(
-            columns[own].reshape(-1, C), expected[m][2], rtol=1e-9, atol=1e-12
-        )
+        np.testing.assert_allclose(columns[own].reshape(-1, C), expected[m][2], rtol=1e-9, atol=1e-12)
 
 
 def test_what_is_not_positive_definite_is_told():
     offsets, diagonal = np.array([0, 2, 4]), np.tile(np.eye(2), (4, 1, 1))
     diagonal[3, 1, 1] = -1.0
     good, which = np.zeros(2, dtype=bool), np.ones(2, dtype=bool)
-    loops.solve_chains(
-        offsets, which, diagonal, np.zeros((4, 2, 2)), np.ones((4, 2)), np.zeros(2), good
-    )
+    loops.solve_chains(offsets, which, diagonal, np.zeros((4, 2, 2)), np.ones((4, 2)), np.zeros(2), good)
     assert good.tolist() == [True, False]
 
 
@@ -133,18 +127,14 @@ def test_ends_are_taken_out():
     ends = np.r_[0:D, n - 4 : n - 4 + D]
     free = np.setdiff1d(np.arange(n), ends)
     good = np.zeros(1, dtype=bool)
-    loops.solve_chains(
-        chains.offsets, np.ones(1, dtype=bool), diagonal, upper, right, np.zeros(1), good
-    )
+    loops.solve_chains(chains.offsets, np.ones(1, dtype=bool), diagonal, upper, right, np.zeros(1), good)
     loops.solve_columns(chains.offsets, diagonal, upper, columns)
     inner = H[np.ix_(free, free)]
     np.testing.assert_allclose(right.ravel()[free], np.linalg.solve(inner, g[free]), rtol=1e-8)
     np.testing.assert_array_equal(right.ravel()[ends], 0.0)
     moved = columns.reshape(n, 2 * D)
     np.testing.assert_allclose(moved[ends], np.eye(2 * D), atol=1e-12)
-    np.testing.assert_allclose(
-        moved[free], -np.linalg.solve(inner, H[np.ix_(free, ends)]), rtol=1e-7, atol=1e-9
-    )
+    np.testing.assert_allclose(moved[free], -np.linalg.solve(inner, H[np.ix_(free, ends)]), rtol=1e-7, atol=1e-9)
 
 
 def test_steps_are_judged_by_what_they_promise():

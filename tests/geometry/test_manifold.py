@@ -147,9 +147,7 @@ class TestGeodesic:
         A = np.array([[2.0, 0.5], [0.5, 1.0]])
         geodesic = Manifold(metrics.Flat(A)).geodesic(*POINTS)
         off = POINTS[1] - POINTS[0]
-        np.testing.assert_allclose(
-            geodesic.length.mean, np.sqrt(np.einsum("bi,ij,bj->b", off, A, off)), rtol=1e-12
-        )
+        np.testing.assert_allclose(geodesic.length.mean, np.sqrt(np.einsum("bi,ij,bj->b", off, A, off)), rtol=1e-12)
         np.testing.assert_allclose(geodesic.log().mean, off, rtol=1e-9)
         assert geodesic.std(0.5).max() < 1e-12
 
@@ -181,14 +179,11 @@ class TestUncertainty:
         # first variation, by differences of distances
         tight, h = manifold.with_precision(1e-7), 1e-4
         moved = [
-            (tight.distance(a, POINTS[1] + e).mean - tight.distance(a, POINTS[1] - e).mean)
-            / (2 * h)
+            (tight.distance(a, POINTS[1] + e).mean - tight.distance(a, POINTS[1] - e).mean) / (2 * h)
             for e in h * np.eye(2)
         ]
         slopes = np.stack(moved, axis=1)
-        np.testing.assert_allclose(
-            parts[2], np.einsum("bi,ij,bj->b", slopes, cov, slopes), rtol=1e-2
-        )
+        np.testing.assert_allclose(parts[2], np.einsum("bi,ij,bj->b", slopes, cov, slopes), rtol=1e-2)
 
     def test_curves_move_with_both_ends(self, manifold):
         """Jacobi fields, by differences of geodesics."""

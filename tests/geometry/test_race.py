@@ -53,8 +53,7 @@ def test_giving_up_against_plain_python():
             ahead = [
                 j
                 for j in mine
-                if j != n
-                and (expected[j] == DONE or (expected[j] == RUNNING and energy[j] < energy[n]))
+                if j != n and (expected[j] == DONE or (expected[j] == RUNNING and energy[j] < energy[n]))
             ]
             if any(plainly_along(polygons[n], polygons[j], 0.05) for j in ahead):
                 expected[n] = MERGED

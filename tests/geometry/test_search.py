@@ -5,24 +5,8 @@ import pytest
 
 from probgeo import Manifold, data, metrics
 from probgeo.geometry.arguments import find_definite
-from probgeo.geometry.search import (
-    EFFORTS,
-    NAMES,
-    Candidates,
-    distinct,
-    doubled,
-    pick_distinct,
-    search,
-)
-from probgeo.geometry.starts import (
-    SEGMENTS,
-    Landmarks,
-    beside,
-    detours,
-    far_apart,
-    lengths,
-    lines,
-)
+from probgeo.geometry.search import EFFORTS, NAMES, Candidates, distinct, doubled, pick_distinct, search
+from probgeo.geometry.starts import SEGMENTS, Landmarks, beside, detours, far_apart, lengths, lines
 from tests.geometry.chains import random_metric, random_tensors
 
 RNG = np.random.default_rng(3)
@@ -87,9 +71,7 @@ class TestStarts:
         t = np.linspace(0.0, 1.0, 9)
         coarse = np.stack([t, t**2], axis=1)[None]
         fine = np.linspace(0.0, 1.0, 17)
-        np.testing.assert_allclose(
-            doubled(coarse)[0], np.stack([fine, fine**2], axis=1), atol=1e-14
-        )
+        np.testing.assert_allclose(doubled(coarse)[0], np.stack([fine, fine**2], axis=1), atol=1e-14)
 
 
 class TestSearch:
@@ -110,10 +92,7 @@ class TestSearch:
         a, b = np.array([1.0, 0.0]), np.array([-1.0, 0.0])
         s = (np.arange(200)[:, None] + 0.5) / 200
         line = Manifold(hill).norm(a + s * (b - a), b - a).mean()
-        bow, around = (
-            Manifold(hill).geodesic(a, b),
-            Manifold(hill, landmarks=RING).geodesic(a, b),
-        )
+        bow, around = (Manifold(hill).geodesic(a, b), Manifold(hill, landmarks=RING).geodesic(a, b))
         assert bow.converged
         assert bow.start == "detour"
         assert around.start in ("graph", "detour")
@@ -175,9 +154,7 @@ class TestDistinct:
             assert sorted(kept) == np.flatnonzero(keep & (owner == m)).tolist()
 
     def test_something_is_always_kept(self):
-        nothing = Candidates(
-            np.zeros((2, 9, 2)), np.array([0, 1]), np.full(2, np.inf), np.zeros(2), np.zeros(2)
-        )
+        nothing = Candidates(np.zeros((2, 9, 2)), np.array([0, 1]), np.full(2, np.inf), np.zeros(2), np.zeros(2))
         left, minima = distinct(nothing, 2, 0.03, 1.5, 3)
         assert left.owner.tolist() == [0, 1]
         assert minima.tolist() == [0, 0]

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 from probgeo import metrics
-from tests.metrics.reference import (
-    assert_consistent,
-    assert_near,
-    assert_same,
-    differences,
-    in_jax,
-)
+from tests.metrics.reference import assert_consistent, assert_near, assert_same, differences, in_jax
 
 SEEDS = st.integers(0, 10**6)
 # near the pole stereographic coordinates lose eps |x|^2: this leaves room up to |x| = 3e4, which
@@ -106,9 +100,7 @@ def test_transport_keeps_inner_products_and_turns_the_geodesic_into_itself(kind,
     before = chart.scale(a) * vectors @ vectors.T
     after = chart.scale(b) * there @ there.T
     np.testing.assert_allclose(after, before, rtol=ROUND_OFF, atol=ROUND_OFF)
-    if (
-        chart.distance(a, b) < 3.0 or kind is not metrics.Sphere
-    ):  # near the antipode the direction is not defined
+    if chart.distance(a, b) < 3.0 or kind is not metrics.Sphere:  # near the antipode the direction is not defined
         onward = chart.transport(a, b, chart.log(a, b))
         np.testing.assert_allclose(onward, -chart.log(b, a), rtol=ROUND_OFF, atol=ROUND_OFF)
 
@@ -185,9 +177,7 @@ def test_ball_and_half_plane_are_the_same_space():
     w = np.array([0.3 + 0.2j, -0.5 + 0.1j])
     z = 1j * (1 + w) / (1 - w)
     ball, half = (np.stack([p.real, p.imag], axis=1) for p in (w, z))
-    np.testing.assert_allclose(
-        metrics.PoincareBall().distance(*ball), metrics.HalfPlane().distance(*half), rtol=1e-12
-    )
+    np.testing.assert_allclose(metrics.PoincareBall().distance(*ball), metrics.HalfPlane().distance(*half), rtol=1e-12)
 
 
 def test_close_points_lose_no_digits():
@@ -199,8 +189,7 @@ def test_close_points_lose_no_digits():
 
 
 @pytest.mark.parametrize(
-    ("chart", "outside"),
-    [(metrics.PoincareBall(), [0.8, 0.7]), (metrics.HalfPlane(), [0.0, -1.0])],
+    ("chart", "outside"), [(metrics.PoincareBall(), [0.8, 0.7]), (metrics.HalfPlane(), [0.0, -1.0])]
 )
 def test_outside_of_the_chart_there_is_no_metric(chart, outside):
     x, v = np.array([outside, [0.1, 0.5]]), np.ones((2, 2))

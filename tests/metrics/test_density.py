@@ -8,14 +8,7 @@ from sklearn.neighbors import KernelDensity
 
 from probgeo import Manifold, metrics
 from probgeo.functions import NumpyFunction
-from tests.metrics.reference import (
-    assert_consistent,
-    assert_near,
-    assert_same,
-    in_jax,
-    random_rows,
-    random_tensors,
-)
+from tests.metrics.reference import assert_consistent, assert_near, assert_same, in_jax, random_rows, random_tensors
 
 ROWS = random_rows(np.random.default_rng(0), 3)
 DATA = np.random.default_rng(1).normal(size=(30, 3))

@@ -74,9 +74,7 @@ def test_erratum_1_the_printed_form_gives_curves_longer_than_the_straight_line()
 
     x, v = np.array([0.3, 0.8]), np.array([1.0, -0.7])
     forms = both_forms(half_plane, x, v)
-    for form, value in zip(
-        ("right", "printed"), forms, strict=True
-    ):  # the formulas above are the two forms
+    for form, value in zip(("right", "printed"), forms, strict=True):  # the formulas above are the two forms
         np.testing.assert_allclose(acceleration(form, v[:, None], x[1:])[:, 0], value, rtol=1e-12)
 
     def length(form):

@@ -92,9 +92,7 @@ def test_one_standard_deviation_for_all_outputs():
     assert_near(metric.tensors_at(x), A.T @ A / s[..., None] ** 2 + by_std, 1e-12)
     weights = A, mean.bias.detach().double().numpy()
     same = metrics.Pullback(
-        lambda x: weights[0] @ x + weights[1],
-        lambda x: jnp.logaddexp(0.0, b @ x + c),
-        family="gaussian",
+        lambda x: weights[0] @ x + weights[1], lambda x: jnp.logaddexp(0.0, b @ x + c), family="gaussian"
     )
     assert_same(metric, same, *ROWS)
     assert metric.decode(x).shape == (10, 4)

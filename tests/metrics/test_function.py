@@ -9,14 +9,7 @@ import pytest
 
 from probgeo import metrics
 from probgeo.functions import JaxFunction, NumpyFunction
-from tests.metrics.reference import (
-    Wavy,
-    assert_consistent,
-    assert_near,
-    assert_same,
-    random_rows,
-    random_tensors,
-)
+from tests.metrics.reference import Wavy, assert_consistent, assert_near, assert_same, random_rows, random_tensors
 
 ROWS = random_rows(np.random.default_rng(0), 2, count=10)
 

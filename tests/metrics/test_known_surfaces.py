@@ -81,9 +81,7 @@ def test_the_metric_of_a_graph(library):
 
 def network(seed=0, outputs=6):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(
-        torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, outputs)
-    )
+    return torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, outputs))
 
 
 def test_one_network_in_torch_and_jax():

@@ -51,9 +51,7 @@ def linear_programme(pull, push, mu, least):
 def test_the_optimum_is_that_of_a_linear_programme(seed, anchor):
     X, labels = problem(seed)
     mu, floor, tolerance = 0.4, 0.05, 1e-5
-    fit = metrics.lmnn_diagonal(
-        X, labels, anchor=anchor, n_neighbors=2, mu=mu, floor=floor, tolerance=tolerance
-    )
+    fit = metrics.lmnn_diagonal(X, labels, anchor=anchor, n_neighbors=2, mu=mu, floor=floor, tolerance=tolerance)
     pull, push = triplets(X, labels, [0, 1, 2] if anchor is None else [anchor], 2)
     best = linear_programme(pull, push, mu, floor / (3 * X.var(axis=0)))
     assert fit.converged
@@ -134,9 +132,7 @@ def test_clusters_of_a_real_target():
     assert metric.tensors.shape == (4, 5)
     assert np.all(np.argmax(metric.tensors, axis=1) == 3)
     # the clusters are intervals of the target: their means lie apart along that coordinate
-    assert (
-        np.ptp(metric.centers[:, 3]) > 2.0 * np.ptp(np.delete(metric.centers, 3, 1), axis=0).max()
-    )
+    assert np.ptp(metric.centers[:, 3]) > 2.0 * np.ptp(np.delete(metric.centers, 3, 1), axis=0).max()
 
 
 def test_labels_are_clusters_already():

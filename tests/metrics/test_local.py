@@ -6,14 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probgeo import metrics
-from tests.metrics.reference import (
-    assert_consistent,
-    assert_near,
-    assert_same,
-    in_jax,
-    random_rows,
-    random_tensors,
-)
+from tests.metrics.reference import assert_consistent, assert_near, assert_same, in_jax, random_rows, random_tensors
 
 SEEDS = st.integers(0, 10**6)
 K, D = 4, 3
@@ -31,8 +24,7 @@ def random_local(seed, diagonal=False, dimension=D, count=K):
 def test_equations_8_and_9():
     metric, x = random_local(0), np.array([0.3, -0.2, 0.5])
     weights = [
-        np.exp(-0.5 * metric.rho * (x - m) @ T @ (x - m))
-        for m, T in zip(metric.centers, metric.tensors, strict=True)
+        np.exp(-0.5 * metric.rho * (x - m) @ T @ (x - m)) for m, T in zip(metric.centers, metric.tensors, strict=True)
     ]
     expected = np.tensordot(weights, metric.tensors, axes=1) / np.sum(weights)
     np.testing.assert_allclose(metric(x), expected, rtol=1e-12)
@@ -99,9 +91,7 @@ def test_a_linear_change_of_coordinates_changes_nothing(dimension, seed):
     rng = np.random.default_rng(seed)
     A = np.linalg.cholesky(random_tensors(rng, 1, dimension)[0])
     x, v = random_rows(rng, dimension, count=3)
-    moved = metrics.LocalMetrics(
-        np.linalg.solve(A, metric.centers.T).T, A.T @ metric.tensors @ A, metric.rho
-    )
+    moved = metrics.LocalMetrics(np.linalg.solve(A, metric.centers.T).T, A.T @ metric.tensors @ A, metric.rho)
     z, u = (np.ascontiguousarray(np.linalg.solve(A, y.T).T) for y in (x, v))
     assert_near(moved.energies(z, u), metric.energies(x, v), 1e-9)
     assert_near(moved.accelerations(z, u) @ A.T, metric.accelerations(x, v), 1e-9)

@@ -31,9 +31,7 @@ def test_two_groups_give_their_means_and_inverse_covariances():
 
 def test_diagonal_is_the_diagonal_fit_of_scikit_learn():
     scale = np.sqrt(X.var(axis=0).mean())
-    fit = GaussianMixture(
-        2, covariance_type="diag", reg_covar=1e-3 * scale**2, random_state=0, max_iter=500
-    ).fit(X)
+    fit = GaussianMixture(2, covariance_type="diag", reg_covar=1e-3 * scale**2, random_state=0, max_iter=500).fit(X)
     centers, tensors = in_order(metrics.from_mixture(X, 2, covariance_type="diag"))
     order = np.argsort(fit.means_[:, 0])
     np.testing.assert_allclose(centers, fit.means_[order], rtol=1e-6, atol=1e-6)

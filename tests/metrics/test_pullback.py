@@ -163,9 +163,7 @@ def test_chains_of_torch_layers_are_differentiated_as_torch_does():
         assert whole._functions(ROWS[0])[0]._layers is None
         assert_near(chain.accelerations(*ROWS), whole.accelerations(*ROWS), 1e-9)
         for method in ("newton_terms", "energy_terms"):
-            for one, other in zip(
-                getattr(chain, method)(*ROWS), getattr(whole, method)(*ROWS), strict=True
-            ):
+            for one, other in zip(getattr(chain, method)(*ROWS), getattr(whole, method)(*ROWS), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(chain.tensors_at(ROWS[0]), whole.tensors_at(ROWS[0]), rtol=1e-9)
 

@@ -64,9 +64,7 @@ def test_kronrods_points_interlace_and_integrate(k):
     weights = np.linalg.solve(V[:, : 2 * k + 1].T, moments[: 2 * k + 1])
     np.testing.assert_allclose(weights @ V, moments, atol=1e-13)
     if k == 3:  # as tabulated
-        np.testing.assert_allclose(
-            points[2:], [0.43424374934680254, 0.9604912687080202], rtol=1e-13
-        )
+        np.testing.assert_allclose(points[2:], [0.43424374934680254, 0.9604912687080202], rtol=1e-13)
 
 
 @random_sizes
@@ -91,9 +89,7 @@ class TestLoops:
         times, states = curves.states()
         s = b.points[:, None]
         left, right = (curves.y[curves.left + i][:, None] for i in (0, 1))
-        position = (
-            (1 - s) * left + s * right + h**2 * np.einsum("pj,ejd->epd", b.position, curves.v)
-        )
+        position = (1 - s) * left + s * right + h**2 * np.einsum("pj,ejd->epd", b.position, curves.v)
         slope = (right - left) / h + h * np.einsum("pj,ejd->epd", b.slope, curves.v)
         np.testing.assert_allclose(states, np.stack([position, slope], axis=2), atol=1e-12)
         np.testing.assert_allclose(times, curves.t[curves.left][:, None] + s.T * h[:, 0])
@@ -259,9 +255,7 @@ def test_members_of_a_factorised_batch(seed):
     np.testing.assert_array_equal(few_v, v[elements])
     other = Linearised.around(curves.take(some), 2 * J[elements])
     replaced = linear.replaced(some, other)
-    np.testing.assert_array_equal(
-        replaced.solve(forcing)[0][rows], other.solve(forcing[elements])[0]
-    )
+    np.testing.assert_array_equal(replaced.solve(forcing)[0][rows], other.solve(forcing[elements])[0])
 
 
 @pytest.mark.parametrize("D", [1, 3, 9])

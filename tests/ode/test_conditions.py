@@ -5,17 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import jn_zeros, mathieu_a
 
-from probgeo import (
-    ConvergenceWarning,
-    Gaussian,
-    ScalarGaussian,
-    at,
-    condition,
-    periodic,
-    robin,
-    solve_bvp,
-    solvers,
-)
+from probgeo import ConvergenceWarning, Gaussian, ScalarGaussian, at, condition, periodic, robin, solve_bvp, solvers
 
 T = np.linspace(0.0, 1.0, 101)
 
@@ -65,9 +55,7 @@ def test_periodic():
 
 def test_interior_times():
     ends = [at(0.0, y={0: 1.0}), at(0.3, y={0: 0.5})]
-    curve = solve_bvp(
-        lambda t, y: jnp.array([y[1], -y[0]]), (0.0, 1.0), conditions=ends, order=1, dimension=2
-    )
+    curve = solve_bvp(lambda t, y: jnp.array([y[1], -y[0]]), (0.0, 1.0), conditions=ends, order=1, dimension=2)
     slope = (0.5 - np.cos(0.3)) / np.sin(0.3)
     truth = np.stack([np.cos(T) + slope * np.sin(T), slope * np.cos(T) - np.sin(T)], axis=1)
     assert is_within_bars(curve, T, truth)
@@ -144,9 +132,7 @@ def test_sturm_liouville():
     def start(t):
         return [np.sin(6.0 * t), 6.0 * np.cos(6.0 * t)]
 
-    curve = solve_bvp(
-        wave, (0.0, 1.0), conditions=[condition(g)], parameters=[6.0], order=1, guess=start
-    )
+    curve = solve_bvp(wave, (0.0, 1.0), conditions=[condition(g)], parameters=[6.0], order=1, guess=start)
     k = curve.parameters
     assert abs(k.mean[0] - 2 * np.pi) < 4 * k.std[0] < 1e-4
 
@@ -233,9 +219,7 @@ def test_noise_on_conditions_is_the_boundary_part():
 def test_noise_reaches_the_parameters():
     # y'' = p, y(0) = 0, y'(0) = 0, y(1) = N(1, .1^2): p = 2 y(1)
     ends = [at(0, y=0.0, dy=0.0), at(1, y={0: ScalarGaussian(1.0, 0.01)})]
-    curve = solve_bvp(
-        lambda t, y, dy, p: p + 0.0 * y, (0.0, 1.0), conditions=ends, parameters=[1.0], dimension=1
-    )
+    curve = solve_bvp(lambda t, y, dy, p: p + 0.0 * y, (0.0, 1.0), conditions=ends, parameters=[1.0], dimension=1)
     np.testing.assert_allclose(curve.parameters.mean, 2.0)
     np.testing.assert_allclose(curve.parameters.std, 0.2)
     np.testing.assert_allclose(curve.std(T, source="boundary")[:, 0], 0.1 * T**2, atol=1e-12)
@@ -272,9 +256,7 @@ def test_error_bars_of_curves_and_parameters_from_both_sides(rtol):
 
     def neumann(a):
         ends = [at(0, y=1.0), at(1, dy=0.0)]
-        return lambda s: solve_bvp(
-            lambda t, y, dy: a * jnp.sin(y) + t, (0.0, 1.0), conditions=ends, solver=s
-        )
+        return lambda s: solve_bvp(lambda t, y, dy: a * jnp.sin(y) + t, (0.0, 1.0), conditions=ends, solver=s)
 
     def pendulum(a):
         ends = [at(0, y={0: 0.0}), at(1, y={1: a})]
@@ -336,9 +318,7 @@ def test_error_bars_of_curves_and_parameters_from_both_sides(rtol):
 )
 def test_conditions_that_do_not_fit_are_refused(conditions, parameters, message):
     with pytest.raises(ValueError, match=message):
-        solve_bvp(
-            lambda t, y, dy, *p: 0.0 * y, (0.0, 1.0), conditions=conditions, parameters=parameters
-        )
+        solve_bvp(lambda t, y, dy, *p: 0.0 * y, (0.0, 1.0), conditions=conditions, parameters=parameters)
 
 
 def test_what_is_no_condition_is_refused():

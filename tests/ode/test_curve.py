@@ -24,9 +24,7 @@ def curve():
 
 @pytest.fixture(scope="module")
 def batch():
-    return solve_bvp(
-        pendulum, (0.0, 2.0), np.zeros((2, 3, 2)), [1.0, 0.5], solver=solvers.Dense(n_points=6)
-    )
+    return solve_bvp(pendulum, (0.0, 2.0), np.zeros((2, 3, 2)), [1.0, 0.5], solver=solvers.Dense(n_points=6))
 
 
 def test_marginals(curve):
@@ -54,10 +52,7 @@ def test_samples_reproduce_mean_and_joint_covariance(curve):
     assert c.shape == dc.shape == (n, 4, 2)
     joint = np.concatenate([c, dc], axis=1).reshape(n, 16)
     mean = np.concatenate([curve.mean(TIMES), curve.mean(TIMES, 1)]).reshape(16)
-    rows = [
-        np.concatenate([curve.cov(TIMES[:, None], TIMES[None, :], (d, e)) for e in (0, 1)], axis=1)
-        for d in (0, 1)
-    ]
+    rows = [np.concatenate([curve.cov(TIMES[:, None], TIMES[None, :], (d, e)) for e in (0, 1)], axis=1) for d in (0, 1)]
     cov = np.transpose(np.concatenate(rows), (0, 2, 1, 3)).reshape(16, 16)
     variances = np.diag(cov)
     np.testing.assert_array_less(abs(joint.mean(0) - mean), 4.5 * np.sqrt(variances / n) + 1e-12)
@@ -66,9 +61,7 @@ def test_samples_reproduce_mean_and_joint_covariance(curve):
 
 
 def test_a_sample_is_a_smooth_curve_through_certain_ends():
-    curve = solve_bvp(
-        pendulum, (0.0, 2.0), [0.1, 0.0], [1.0, 0.5], solver=solvers.Dense(n_points=3)
-    )
+    curve = solve_bvp(pendulum, (0.0, 2.0), [0.1, 0.0], [1.0, 0.5], solver=solvers.Dense(n_points=3))
     t = np.linspace(0, 2, 60)
     samples = np.asarray(curve.sample(1, 5, t))
     np.testing.assert_allclose(samples[:, 0], np.broadcast_to([0.1, 0.0], (5, 2)), atol=1e-6)
@@ -109,16 +102,10 @@ def test_sources_add_up(curve):
 
 def test_time_of_the_user_not_of_the_solver():
     """The same physics on [10, 14] as on [0, 4], and slopes per unit of the user's time."""
-    curve = solve_ivp(
-        lambda t, y, dy: -y, (10.0, 14.0), [1.0], [0.5], solver=solvers.Dense(n_points=30)
-    )
+    curve = solve_ivp(lambda t, y, dy: -y, (10.0, 14.0), [1.0], [0.5], solver=solvers.Dense(n_points=30))
     t = np.linspace(10, 14, 9)
-    np.testing.assert_allclose(
-        curve.mean(t)[:, 0], np.cos(t - 10) + 0.5 * np.sin(t - 10), atol=1e-3
-    )
-    np.testing.assert_allclose(
-        curve.mean(t, 1)[:, 0], 0.5 * np.cos(t - 10) - np.sin(t - 10), atol=5e-3
-    )
+    np.testing.assert_allclose(curve.mean(t)[:, 0], np.cos(t - 10) + 0.5 * np.sin(t - 10), atol=1e-3)
+    np.testing.assert_allclose(curve.mean(t, 1)[:, 0], 0.5 * np.cos(t - 10) - np.sin(t - 10), atol=5e-3)
     assert float(curve.nodes[0]) == 10.0
 
 

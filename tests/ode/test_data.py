@@ -7,17 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
-from probgeo import (
-    Gaussian,
-    ScalarGaussian,
-    at,
-    load,
-    observed,
-    save,
-    solve_bvp,
-    solve_ivp,
-    solvers,
-)
+from probgeo import Gaussian, ScalarGaussian, at, load, observed, save, solve_bvp, solve_ivp, solvers
 
 TIGHT = solvers.Markov(rtol=1e-9)
 T = np.linspace(0.2, 1.8, 6)
@@ -156,9 +146,7 @@ def test_start_of_many_initial_value_problems():
     _truth, x = populations(40, 0.1)
     anywhere = Gaussian([2.5, 1.3], np.diag([np.inf, np.inf]))
     args = np.tile(THETA, (40, 1))
-    curves = solve_ivp(
-        volterra, (0.0, 8.0), anywhere, args=args, data=observed(SEEN, x, noise=0.01)
-    )
+    curves = solve_ivp(volterra, (0.0, 8.0), anywhere, args=args, data=observed(SEEN, x, noise=0.01))
     assert curves.converged.all()
     assert curves.log_likelihood.shape == (40,)
     z = (curves.mean(0.0) - START) / curves.std(0.0)
@@ -188,9 +176,7 @@ def test_likelihood_is_differentiable_by_everything_known():
 
     def likelihood(z, solver=TIGHT):
         seen = observed(SEEN, x[0], noise=z[6])
-        return solve_ivp(
-            volterra, (0.0, 8.0), z[4:6], args=z[:4], data=seen, solver=solver
-        ).log_likelihood
+        return solve_ivp(volterra, (0.0, 8.0), z[4:6], args=z[:4], data=seen, solver=solver).log_likelihood
 
     z = np.concatenate([THETA, START, [0.01]])
     with jax.enable_x64(True):
@@ -245,9 +231,7 @@ ONE = observed([1.0], [[1.0]], noise=1.0)
         (lambda: solve_ivp(lambda t, y: -y, (0, 2), [1.0], data=[1.0]), "data must be observed"),
         (lambda: solve_ivp(lambda t, y: -y, (0, 2), Gaussian([1.0], [[np.inf]])), "give data="),
         (
-            lambda: solve_ivp(
-                lambda t, y: -y, (0, 2), [1.0], data=observed([1.0], [[1.0]], noise=1.0, dy=1.0)
-            ),
+            lambda: solve_ivp(lambda t, y: -y, (0, 2), [1.0], data=observed([1.0], [[1.0]], noise=1.0, dy=1.0)),
             "the ODE has order 1",
         ),
         (

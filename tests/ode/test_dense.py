@@ -74,9 +74,7 @@ def exact_linear(t, order=0):
 def test_linear_ode_posterior_is_gaussian_conditioning(kernel):
     """'linearised': the curve conditioned on its ends and on c'' - A0 c - A1 c' = force."""
     nodes = np.array([0.1, 0.35, 0.6, 0.9])
-    solver = solvers.Dense(
-        kernel, grid=nodes, error_model="linearised", V=V, nugget=0.0, refinements=3
-    )
+    solver = solvers.Dense(kernel, grid=nodes, error_model="linearised", V=V, nugget=0.0, refinements=3)
     curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
 
     ends = [[(0.0, 0, np.eye(2))], [(1.0, 0, np.eye(2))]]
@@ -99,9 +97,7 @@ def test_skilling_recursion_is_gaussian_conditioning_on_noisy_evaluations():
     """Eq. 10-15 step by step: estimate, evaluate, add c'' = f with noise J Sigma J'."""
     kernel = Matern(4.5, 0.5)
     nodes = np.array([0.15, 0.4, 0.7, 0.95])
-    solver = solvers.Dense(
-        kernel, grid=nodes, error_model="jacobian", V=V, nugget=0.0, refinements=0, tolerance=10.0
-    )
+    solver = solvers.Dense(kernel, grid=nodes, error_model="jacobian", V=V, nugget=0.0, refinements=0, tolerance=10.0)
     curve = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=solver)
 
     functionals = [[(0.0, 0, np.eye(2))], [(1.0, 0, np.eye(2))]]
@@ -131,11 +127,7 @@ def test_erratum_5_joint_evidence_counts_every_dimension():
     # the evaluations follow from the posterior mean, which interpolates them (no noise)
     Y = np.concatenate([curve.mean(t, 2) for t in nodes])
     residual = np.concatenate([np.zeros(4), Y])
-    eq_18 = (
-        residual @ np.linalg.solve(gamma, residual)
-        + np.linalg.slogdet(gamma)[1]
-        + (2 + 3) * 2 * np.log(2 * np.pi)
-    )
+    eq_18 = residual @ np.linalg.solve(gamma, residual) + np.linalg.slogdet(gamma)[1] + (2 + 3) * 2 * np.log(2 * np.pi)
     ends = multivariate_normal(np.zeros(4), np.kron(K[:2, :2], V)).logpdf(np.zeros(4))
     np.testing.assert_allclose(curve.log_evidence + ends, -0.5 * eq_18, rtol=1e-8)
 
@@ -193,9 +185,7 @@ def test_scale_of_the_prior_never_rescales_the_users_uncertainty(V):
     solver = solvers.Dense(n_points=20, V=V)
     curve = solve_ivp(pendulum, (0.0, 3.0), Gaussian([1.0], [[0.01]]), [0.0], solver=solver)
     np.testing.assert_allclose(curve.std(0.0), 0.1, rtol=1e-6)
-    numerical, boundary, total = (
-        curve.cov(2.0, 2.0, source=s) for s in ("numerical", "boundary", "total")
-    )
+    numerical, boundary, total = (curve.cov(2.0, 2.0, source=s) for s in ("numerical", "boundary", "total"))
     np.testing.assert_allclose(numerical + boundary, total, rtol=1e-12)
     np.testing.assert_allclose(numerical / V, unit_numerical_variance(), rtol=1e-5)
 
@@ -259,9 +249,7 @@ def test_estimates_are_linear_in_earlier_evaluations_as_in_runge_kutta():
     def estimates(y0, values):
         """Prediction for each node from the nodes before it."""
         field = Recorded(lambda t, y: np.interp(t, grid, values))
-        parts = [
-            solvers.Dense(SquaredExponential(1.0), grid=grid[:i], **options) for i in range(1, n)
-        ]
+        parts = [solvers.Dense(SquaredExponential(1.0), grid=grid[:i], **options) for i in range(1, n)]
         curves = [solve_ivp(field, (0.0, h), [y0], solver=part) for part in parts]
         return np.array([c.mean(grid[i + 1])[0] for i, c in enumerate(curves)])
 
@@ -292,13 +280,9 @@ def test_first_order_problem(error_model):
                            refinements=40)  # fmt: skip
     curve = solve_ivp(first_order_field, (1.0, 3.0), YA, solver=solver)
     t = np.linspace(1, 3, 9)
-    reference = scipy_ivp(
-        lambda s, y: A0 @ y + FORCE * s, (1, 3), YA, rtol=1e-11, atol=1e-11, t_eval=t
-    )
+    reference = scipy_ivp(lambda s, y: A0 @ y + FORCE * s, (1, 3), YA, rtol=1e-11, atol=1e-11, t_eval=t)
     np.testing.assert_allclose(curve.mean(t), reference.y.T, atol=2e-3)
-    np.testing.assert_allclose(
-        curve.mean(2.0, 1), first_order_field(2.0, curve.mean(2.0)), atol=2e-2
-    )
+    np.testing.assert_allclose(curve.mean(2.0, 1), first_order_field(2.0, curve.mean(2.0)), atol=2e-2)
 
 
 def test_nonlinear_bvp_against_scipy():
@@ -321,9 +305,7 @@ def test_refinements_never_make_the_residual_worse(error_model):
     """A field so strong that undamped sweeps diverge."""
     residuals = []
     for count in range(6):
-        solver = solvers.Dense(
-            n_points=12, error_model=error_model, refinements=count, tolerance=1e-12
-        )
+        solver = solvers.Dense(n_points=12, error_model=error_model, refinements=count, tolerance=1e-12)
         with pytest.warns(ConvergenceWarning):
             curve = solve_bvp(strong_field, (0.0, 1.0), [0.0], [1.0], solver=solver)
         residuals.append(float(curve.residual))
@@ -516,9 +498,7 @@ def test_scalar_bounds_keep_the_kronecker_structure():
     """U = u I as a number or as a matrix is the same posterior, at a different cost."""
     kernel = Matern(4.5, 0.5)
     scalar = solvers.Dense(kernel, n_points=8, error_model=BoundError(2.0, 0.5), V=V)
-    matrix = solvers.Dense(
-        kernel, n_points=8, error_model=BoundError(2.0 * np.eye(2), 0.5 * np.eye(2)), V=V
-    )
+    matrix = solvers.Dense(kernel, n_points=8, error_model=BoundError(2.0 * np.eye(2), 0.5 * np.eye(2)), V=V)
     a = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=scalar)
     b = solve_bvp(linear_field, (0.0, 1.0), YA, YB, solver=matrix)
     assert a.posterior.L.shape == (1, 8, 8)
@@ -630,10 +610,7 @@ def test_columns_of_the_parameters_are_derivatives_by_them():
         )  # fmt: skip
         return (high.mean(t) - low.mean(t))[0] / (2 * h)
 
-    found = {
-        "k": [by("k", np.ones(1))],
-        "force": [by("force", np.eye(2)[None, i]) for i in range(2)],
-    }
+    found = {"k": [by("k", np.ones(1))], "force": [by("force", np.eye(2)[None, i]) for i in range(2)]}
     expected = np.stack([x for name in order_of_leaves(values) for x in found[name]], axis=-1)
     np.testing.assert_allclose(columns, expected, atol=1e-5)
 
@@ -708,9 +685,7 @@ class TestAlgebra:
         maps, V = rng.normal(size=(G, N, B, m, B)), rng.normal(size=(B, B))
         V = V @ V.T
         K = rng.normal(size=(G if seed % 2 else 1, N, m, N, m))
-        expected = np.einsum(
-            "giamc,cd,gimjp,gjbpd->giajb", maps, V, np.broadcast_to(K, (G, *K.shape[1:])), maps
-        )
+        expected = np.einsum("giamc,cd,gimjp,gjbpd->giajb", maps, V, np.broadcast_to(K, (G, *K.shape[1:])), maps)
         got = observed_covariance(maps, V, K)
         np.testing.assert_allclose(got, expected.reshape(G, N * B, N * B), atol=1e-12)
 

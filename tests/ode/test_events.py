@@ -43,22 +43,15 @@ def test_a_ball_that_is_thrown():
 
 def test_uncertain_starts_move_events():
     """To first order, against closed forms: dt = dy0 / speed, and the speed at the ground."""
-    curve = solve_ivp(
-        ball, (0.0, 50.0), Gaussian([1.0], [[1e-6]]), Gaussian([10.0], [[4e-6]]), events=ground
-    )
-    slopes = [
-        (thrown(1.0 + a, 10.0 + b)[0] - thrown(1.0 - a, 10.0 - b)[0]) / 2e-5
-        for a, b in ((1e-5, 0), (0, 1e-5))
-    ]
+    curve = solve_ivp(ball, (0.0, 50.0), Gaussian([1.0], [[1e-6]]), Gaussian([10.0], [[4e-6]]), events=ground)
+    slopes = [(thrown(1.0 + a, 10.0 + b)[0] - thrown(1.0 - a, 10.0 - b)[0]) / 2e-5 for a, b in ((1e-5, 0), (0, 1e-5))]
     expected = np.sqrt(slopes[0] ** 2 * 1e-6 + slopes[1] ** 2 * 4e-6)
     np.testing.assert_allclose(curve.event_std(0, "boundary"), [expected], rtol=1e-6)
     np.testing.assert_allclose(curve.t_end.std, expected, rtol=1e-6)
     state = curve.y_events[0]
     assert state.std[0, 0] < 1e-9  # the height is zero there
     speed = 10.0**2 + 2 * 9.81
-    np.testing.assert_allclose(
-        state.std[0, 1], np.sqrt(9.81**2 * 1e-6 + 10.0**2 * 4e-6) / np.sqrt(speed), rtol=1e-6
-    )
+    np.testing.assert_allclose(state.std[0, 1], np.sqrt(9.81**2 * 1e-6 + 10.0**2 * 4e-6) / np.sqrt(speed), rtol=1e-6)
 
 
 def test_every_member_has_an_end_of_its_own():

@@ -37,11 +37,7 @@ def observations(kronecker):
 
 @pytest.mark.parametrize(
     ("kernel", "kronecker", "scale2"),
-    [
-        (SquaredExponential(0.4), True, None),
-        (SquaredExponential(0.4), False, 2.0),
-        (Matern(3.5, 0.5), False, None),
-    ],
+    [(SquaredExponential(0.4), True, None), (SquaredExponential(0.4), False, 2.0), (Matern(3.5, 0.5), False, None)],
 )
 def test_objective_has_the_right_derivatives(kernel, kronecker, scale2):
     seen = observations(kronecker)
@@ -71,9 +67,7 @@ def test_objective_is_the_evidence_up_to_a_constant(kronecker):
         prior_mean = np.zeros((2, 6, 3, 2))
         L = Regression(None, NODES, K, split, prior_mean, 0.0).factor(seen)
         by_evidence.append(-2 * evidence(L, surprise, split).log(np.ones(2)))
-    np.testing.assert_allclose(
-        np.diff(by_objective, axis=0), np.diff(by_evidence, axis=0), rtol=1e-9
-    )
+    np.testing.assert_allclose(np.diff(by_objective, axis=0), np.diff(by_evidence, axis=0), rtol=1e-9)
 
 
 def test_density_terms_against_numpy():
@@ -97,11 +91,7 @@ def test_density_terms_against_numpy():
 
 @pytest.mark.parametrize(("error_model", "choice"), [("none", "evidence"), ("jacobian", "given")])
 def test_lengthscale_agrees_with_a_grid_search(error_model, choice):
-    options = {
-        "n_points": 8,
-        "error_model": error_model,
-        "V": V if choice == "given" else "evidence",
-    }
+    options = {"n_points": 8, "error_model": error_model, "V": V if choice == "given" else "evidence"}
     ends = np.array([0.0, 0.0]), np.array([1.0, 0.5])
 
     def solve(**more):
@@ -165,9 +155,7 @@ def test_newton_is_safeguarded():
 def test_scale_of_highest_evidence():
     """log p(Y | s^2 S) is highest at the scale the solver reports."""
     S = V
-    fitted = solve_ivp(
-        weak_pendulum, (0.0, 2.0), [1.0, 0.5], [0.0, 1.0], solver=solvers.Dense(S=S, n_points=10)
-    )
+    fitted = solve_ivp(weak_pendulum, (0.0, 2.0), [1.0, 0.5], [0.0, 1.0], solver=solvers.Dense(S=S, n_points=10))
     evidences = [
         float(
             solve_ivp(

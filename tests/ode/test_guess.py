@@ -36,11 +36,7 @@ def test_samples_of_a_parabola_are_taken_exactly_inside():
 def test_derivatives_are_by_the_users_time(kind):
     times = np.linspace(1.0, 3.0, 41)
     samples = parabola(times)
-    guesses = {
-        "function": parabola,
-        "samples": samples,
-        "batch of samples": np.stack([samples] * 3),
-    }
+    guesses = {"function": parabola, "samples": samples, "batch of samples": np.stack([samples] * 3)}
     inside = np.array([1.5, 2.0, 2.7])
     states = guess_states(guesses[kind], problem(), inside)
     assert states.shape == (3, 3, 2, 2)

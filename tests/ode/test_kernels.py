@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 
 from probgeo.functions import memory
 from probgeo.functions.in_jax import double_precision
-from probgeo.ode.kernels import (
-    IntegratedWiener,
-    Kernel,
-    Matern,
-    Pinned,
-    SquaredExponential,
-    Stationary,
-)
+from probgeo.ode.kernels import IntegratedWiener, Kernel, Matern, Pinned, SquaredExponential, Stationary
 
 SMOOTH = {"se": SquaredExponential(0.3)}
 MATERN = {f"matern{2 * nu:g}/2": Matern(nu, 0.4) for nu in (2.5, 3.5, 4.5)}
@@ -257,9 +250,7 @@ def test_a_kernel_of_ones_own_without_jax_gives_its_derivatives():
         def __call__(self, s, t):
             return np.cos(s - t)
 
-    with pytest.raises(
-        TypeError, match=r"Half must be written with jax.numpy .* define derivative"
-    ):
+    with pytest.raises(TypeError, match=r"Half must be written with jax.numpy .* define derivative"):
         Half().derivative(1, 1, 0.1, 0.2)
 
 

@@ -38,11 +38,7 @@ def in_other_units(field, unit, shift):
 def random_problem(seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(2, 2))
-    return (
-        network(rng),
-        rng.normal(size=2),
-        Gaussian(rng.normal(size=2), 0.01 * root @ root.T),
-    )
+    return (network(rng), rng.normal(size=2), Gaussian(rng.normal(size=2), 0.01 * root @ root.T))
 
 
 @pytest.mark.parametrize("error_model", ERROR_MODELS)
@@ -82,9 +78,7 @@ def test_results_do_not_depend_on_units_or_on_the_origin_of_time(error_model, se
         size = np.abs(a.mean(TIMES)).max()
         np.testing.assert_allclose(b.mean(TIMES + shift) / unit, a.mean(TIMES), atol=1e-7 * size)
         # a standard deviation is the root of a difference
-        np.testing.assert_allclose(
-            b.std(TIMES + shift) / unit, a.std(TIMES), rtol=1e-4, atol=1e-6 * size
-        )
+        np.testing.assert_allclose(b.std(TIMES + shift) / unit, a.std(TIMES), rtol=1e-4, atol=1e-6 * size)
         expected = a.log_evidence - 8 * 2 * np.log(unit)
         np.testing.assert_allclose(b.log_evidence, expected, rtol=1e-5, atol=1e-4)
 

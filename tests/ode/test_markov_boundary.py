@@ -350,10 +350,7 @@ def test_guesses_lead_to_the_solution_they_are_near(kind):
     """Bratu's equation has two solutions; the upper one is found from a guess near it."""
     field = NumpyFunction(lambda t, y, dy: -np.exp(y))
     t = np.linspace(0.0, 1.0, 9)
-    high = {
-        "function": lambda t: 4.0 * np.sin(np.pi * t)[None],
-        "samples": 4.0 * np.sin(np.pi * t)[:, None],
-    }
+    high = {"function": lambda t: 4.0 * np.sin(np.pi * t)[None], "samples": 4.0 * np.sin(np.pi * t)[:, None]}
     guess = high.get(kind)
     if kind == "curve":
         guess = solve_bvp(field, (0.0, 1.0), [0.0], [0.0], guess=high["samples"])
@@ -435,9 +432,7 @@ def test_units_of_time_do_not_matter(start, unit):
     assert len(curve.nodes) == len(plain.nodes)
     np.testing.assert_allclose(curve.mean(rescaled), plain.mean(t), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(curve.std(rescaled)[1:-1], plain.std(t)[1:-1], rtol=1e-4)
-    np.testing.assert_allclose(
-        unit * curve.mean(rescaled, 1), plain.mean(t, 1), rtol=1e-6, atol=1e-8
-    )
+    np.testing.assert_allclose(unit * curve.mean(rescaled, 1), plain.mean(t, 1), rtol=1e-6, atol=1e-8)
 
 
 # --- uncertain ends and parameters ---------------------------------------------------------------

@@ -12,13 +12,7 @@ from probgeo import ConvergenceWarning, Gaussian, solve_ivp, solvers
 from probgeo.functions import NumpyFunction, as_field
 from probgeo.ode.curve import NOT_FINITE, OK, STIFF
 from probgeo.ode.markov import initial_loops as loops
-from probgeo.ode.markov.defect import (
-    along,
-    polynomials,
-    radau,
-    random_signs,
-    without_bumps,
-)
+from probgeo.ode.markov.defect import along, polynomials, radau, random_signs, without_bumps
 from probgeo.ode.markov.implicit import method
 from probgeo.ode.markov.runge_kutta import tableau
 from probgeo.ode.markov.steps import integrated
@@ -152,9 +146,7 @@ def reference(f, span, start):
         rows = state.reshape(order, 1, D)
         return np.concatenate([state[D:], f(np.array([t]), *rows)[0]])
 
-    found = integrate.solve_ivp(
-        slopes, span, start.ravel(), "DOP853", rtol=1e-13, atol=1e-14, dense_output=True
-    )
+    found = integrate.solve_ivp(slopes, span, start.ravel(), "DOP853", rtol=1e-13, atol=1e-14, dense_output=True)
     return lambda t: found.sol(t)[:D].T
 
 
@@ -233,9 +225,7 @@ class TestCalibration:
 class TestReferences:
     """Hairer's problems, at default settings."""
 
-    @pytest.mark.parametrize(
-        "problem", [lotka_volterra(), arenstorf(), pleiades()], ids=lambda p: p.name
-    )
+    @pytest.mark.parametrize("problem", [lotka_volterra(), arenstorf(), pleiades()], ids=lambda p: p.name)
     def test_explicit(self, problem):
         curve = solve_ivp(problem.f, problem.t_span, problem.y0, problem.dy0)
         t = np.random.default_rng(0).uniform(*problem.t_span, 200)
@@ -425,9 +415,7 @@ class TestCoefficients:
         rule = radau(points)
         k = np.arange(points)
         powers = rule.points[:, None] ** k
-        np.testing.assert_allclose(
-            rule.integrals @ powers, rule.points[:, None] ** (k + 1) / (k + 1), atol=1e-12
-        )
+        np.testing.assert_allclose(rule.integrals @ powers, rule.points[:, None] ** (k + 1) / (k + 1), atol=1e-12)
         high = rule.integrals[-1] @ rule.points ** (2 * points - 2)
         np.testing.assert_allclose(high, 1.0 / (2 * points - 1), rtol=1e-11)
 
@@ -527,9 +515,7 @@ class TestLoops:
         rates, h, weights = rng.standard_normal((A, D)), rng.uniform(size=A), rng.uniform(size=S)
         expected = k.copy()
         expected[:, stage] = np.concatenate([point[:, D:], rates], axis=1)
-        moved = start + h[:, None] * np.einsum(
-            "j,ajn->an", weights[: stage + 1], expected[:, : stage + 1]
-        )
+        moved = start + h[:, None] * np.einsum("j,ajn->an", weights[: stage + 1], expected[:, : stage + 1])
         loops.next_stage(k, stage, rates, point, start, h, weights)
         np.testing.assert_array_equal(k, expected)
         np.testing.assert_allclose(point, moved, rtol=1e-13)
@@ -582,10 +568,7 @@ class TestLoops:
         new_t = np.where(there, t1, np.where(step, t + h, t))
         lost = ~step & ((equal > 0) | (h <= 1e-14 * np.maximum(t, t1 - t0)))
         how = np.where(lost, 2, np.where(there, 1, np.where(step & (count >= 3), 3, 0)))
-        new_y, new_slopes = (
-            np.where(step[:, None], point, y),
-            np.where(step[:, None], rates, slopes),
-        )
+        new_y, new_slopes = (np.where(step[:, None], point, y), np.where(step[:, None], rates, slopes))
         new_size = np.maximum(size, np.abs(new_y).reshape(A, order, D).max(axis=2))
 
         loops.take_steps(
@@ -622,9 +605,7 @@ class TestLoops:
         d, signs = rng.standard_normal((E, S, D)), rng.choice([-1.0, 1.0], (E, forced))
         forcing, start = rng.standard_normal((E, S, D, P)), rng.standard_normal((3, n, C))
         solution = np.empty((E, S, n, C))
-        loops.error_equation(
-            offsets, h, J, d, signs, forcing, start, rule, iterations, 1e-13, solution
-        )
+        loops.error_equation(offsets, h, J, d, signs, forcing, start, rule, iterations, 1e-13, solution)
         for b in range(3):
             x0 = start[b]
             for e in range(offsets[b], offsets[b + 1]):

@@ -51,10 +51,7 @@ class TestLoops:
 def test_curves_stay_what_they_are_on_finer_meshes(seed):
     curves, _ = random_chains(seed)
     halves = np.concatenate(
-        [
-            np.sort(np.concatenate([t, (t[1:] + t[:-1]) / 2]))
-            for t in np.split(curves.t, curves.offsets[1:-1])
-        ]
+        [np.sort(np.concatenate([t, (t[1:] + t[:-1]) / 2])) for t in np.split(curves.t, curves.offsets[1:-1])]
     )
     fine = on_mesh(curves, halves, offsets_of(2 * curves.sizes - 1))
     for m in range(curves.count):
@@ -73,10 +70,7 @@ def _posterior(curves: Chains) -> PiecewisePosterior:
 def test_ends_stay_and_numbers_are_kept_within_limits(seed):
     curves, rng = random_chains(seed)
     finer = remeshed(curves, rng.uniform(0.1, 5.0, len(curves.v)), 3, 9)
-    for rows, old in (
-        (finer.offsets[:-1], curves.offsets[:-1]),
-        (finer.offsets[1:] - 1, curves.offsets[1:] - 1),
-    ):
+    for rows, old in ((finer.offsets[:-1], curves.offsets[:-1]), (finer.offsets[1:] - 1, curves.offsets[1:] - 1)):
         np.testing.assert_array_equal(finer.t[rows], curves.t[old])
         np.testing.assert_allclose(finer.y[rows], curves.y[old], atol=1e-12)
     assert np.all((finer.sizes >= 3) & (finer.sizes <= 9))

@@ -28,14 +28,10 @@ def test_beam():
 def modes(order, count, seed=0):
     """Coefficients of random linear ODEs with roots r: y = Re sum_k a_k exp(r_k t)."""
     rng = np.random.default_rng(seed)
-    pairs = rng.uniform(-0.3, 0.05, (count, order // 2)) + 1j * rng.uniform(
-        0.5, 3.0, (count, order // 2)
-    )
+    pairs = rng.uniform(-0.3, 0.05, (count, order // 2)) + 1j * rng.uniform(0.5, 3.0, (count, order // 2))
     single = rng.uniform(-0.5, 0.05, (count, order % 2))
     roots = np.concatenate([pairs, pairs.conj(), single], axis=1)
-    amplitude = rng.standard_normal((count, order // 2)) + 1j * rng.standard_normal(
-        (count, order // 2)
-    )
+    amplitude = rng.standard_normal((count, order // 2)) + 1j * rng.standard_normal((count, order // 2))
     amplitude = np.concatenate([amplitude, rng.standard_normal(single.shape)], axis=1)
     rates = np.concatenate([pairs, single], axis=1)
 
@@ -70,9 +66,7 @@ def test_error_bars_cover(order, stiff):
 def test_uncertain_values_move_as_the_equation_is_linear():
     """y''' = 0: y = y0 + t dy0 + t^2/2 d2y0."""
     spread = Gaussian([0.0], [[0.04]])
-    curve = solve_ivp(
-        lambda t, y, dy, d2y: 0.0 * y, (0.0, 2.0), spread, [1.0], Gaussian([1.0], [[0.09]])
-    )
+    curve = solve_ivp(lambda t, y, dy, d2y: 0.0 * y, (0.0, 2.0), spread, [1.0], Gaussian([1.0], [[0.09]]))
     t = np.array([0.0, 1.0, 2.0])
     np.testing.assert_allclose(curve.mean(t)[:, 0], t + t**2 / 2, atol=1e-12)
     expected = np.sqrt(0.04 + 0.09 * t**4 / 4)
@@ -92,9 +86,7 @@ def test_every_initial_value_may_be_uncertain(order, stiff):
         *state, c = arguments
         return -sum(c[order - m] * state[m] for m in range(order))
 
-    data = [
-        Gaussian(solution(np.zeros(1), d), np.full((3, 1, 1), variances[d])) for d in range(order)
-    ]
+    data = [Gaussian(solution(np.zeros(1), d), np.full((3, 1, 1), variances[d])) for d in range(order)]
     solver = solvers.Markov(rtol=1e-8, stiff=stiff)
     curve = solve_ivp(f, (0.0, 5.0), *data, solver=solver, args=coefficients)
     t = np.array([0.0, 1.3, 5.0])
@@ -110,9 +102,7 @@ def test_gradient_in_jax():
     with jax.enable_x64(True):
 
         def end(k):
-            curve = solve_ivp(
-                lambda t, y, dy, d2y, k: -k * dy, (0.0, 2.0), [0.0], [1.0], [0.0], args=k
-            )
+            curve = solve_ivp(lambda t, y, dy, d2y, k: -k * dy, (0.0, 2.0), [0.0], [1.0], [0.0], args=k)
             return curve.mean(2.0)[0]
 
         found = jax.grad(end)(4.0)

@@ -22,10 +22,7 @@ def posterior(seed=0, sizes=(4, 7), D=2, degree=5, R=3, pinned=True):
         nodes[[0, -1]] = T0, T1
         polynomial = rng.normal(size=(degree + 1, D + D * R))
         for a, b in itertools.pairwise(nodes):
-            local = [
-                np.polynomial.Polynomial(c)(np.polynomial.Polynomial([a, b - a])).coef
-                for c in polynomial.T
-            ]
+            local = [np.polynomial.Polynomial(c)(np.polynomial.Polynomial([a, b - a])).coef for c in polynomial.T]
             piece = np.stack(local, axis=1)
             pieces.append(piece[:, :D])
             columns.append(piece[:, D:].reshape(degree + 1, D, R))
@@ -33,15 +30,7 @@ def posterior(seed=0, sizes=(4, 7), D=2, degree=5, R=3, pinned=True):
         whole.append(polynomial)
     envelope = np.repeat(rng.uniform(0.5, 2.0, (len(sizes), D)), sizes, axis=0)
     return (
-        PiecewisePosterior(
-            np.concatenate(t),
-            offsets,
-            np.array(pieces),
-            np.array(columns),
-            envelope,
-            2,
-            pinned,
-        ),
+        PiecewisePosterior(np.concatenate(t), offsets, np.array(pieces), np.array(columns), envelope, 2, pinned),
         whole,
     )
 
@@ -52,9 +41,7 @@ def test_means_are_polynomials(derivative):
     t = np.linspace(T0, T1, 11)
     for m, polynomial in enumerate(whole):
         expected = [np.polynomial.Polynomial(c).deriv(derivative)(t) for c in polynomial[:, :2].T]
-        np.testing.assert_allclose(
-            found.mean(t, derivative)[m], np.stack(expected, axis=1), rtol=1e-9, atol=1e-9
-        )
+        np.testing.assert_allclose(found.mean(t, derivative)[m], np.stack(expected, axis=1), rtol=1e-9, atol=1e-9)
 
 
 def test_the_loop_is_horners_rule():
@@ -87,9 +74,7 @@ def test_derivatives_of_covariances_by_finite_differences():
     """Inside of elements, with an envelope that changes along the curve."""
     found, _ = posterior(sizes=(5,))
     envelope = np.exp(found.t)[:, None] * np.array([1.0, 0.2])
-    found = PiecewisePosterior(
-        found.t, found.offsets, found.pieces, found.spread, envelope, 2, True
-    )
+    found = PiecewisePosterior(found.t, found.offsets, found.pieces, found.spread, envelope, 2, True)
     s, t, h = np.array([0.123]), np.array([1.217]), 1e-5
     for d, e in ((0, 0), (0, 1), (1, 0), (1, 1)):
         up = found.cov(s + h, t, (d, e), "total") - found.cov(s - h, t, (d, e), "total")
@@ -134,9 +119,7 @@ def test_cubic_pieces_meet_values_and_slopes():
     rng = np.random.default_rng(0)
     t, offsets = np.array([0.0, 0.5, 2.0, 0.0, 2.0]), offsets_of([3, 2])
     nodes = rng.normal(size=(5, 2, 3))
-    found = PiecewisePosterior(
-        t, offsets, hermite_pieces(t, offsets, nodes), None, np.ones((5, 3)), 2, True
-    )
+    found = PiecewisePosterior(t, offsets, hermite_pieces(t, offsets, nodes), None, np.ones((5, 3)), 2, True)
     for derivative in (0, 1):
         at = found.mean(np.array([0.0, 0.5, 2.0]), derivative)
         np.testing.assert_allclose(at[0], nodes[:3, derivative], atol=1e-14)

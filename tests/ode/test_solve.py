@@ -51,11 +51,9 @@ def test_the_framework_does_not_matter(framework, kind):
     if framework == "torch":
         torch = pytest.importorskip("torch", reason="PyTorch is an optional extra")
         torch.set_num_threads(1)
-    f = {
-        "NumPy": by_numpy,
-        "NumPy with Jacobian": NumpyFunction(by_numpy, numpys_jacobian),
-        "torch": by_torch,
-    }[framework]
+    f = {"NumPy": by_numpy, "NumPy with Jacobian": NumpyFunction(by_numpy, numpys_jacobian), "torch": by_torch}[
+        framework
+    ]
     expected, found = in_one_framework(by_jax, kind), in_one_framework(f, kind)
     assert found.converged
     # differences in place of derivatives have eight digits at least

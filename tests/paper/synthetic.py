@@ -32,11 +32,7 @@ def records():
             settings={"data": EVIL, "points": 150},
             claims=[_claim(EVIL, "partly", EVIL, EVIL), _claim("Nobody knows.", "not tested")],
         ),
-        "fig2": {
-            **_record("fig2", []),
-            "error": "ValueError: no such <thing>",
-            "traceback": "Traceback: <module>",
-        },
+        "fig2": {**_record("fig2", []), "error": "ValueError: no such <thing>", "traceback": "Traceback: <module>"},
     }
 
 

@@ -55,11 +55,7 @@ def shown(browser, page, profile, width):
     """The document as it is after loading."""
     command = [browser, *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},800"]
     done = subprocess.run(
-        [*command, "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
+        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
     )
     return done.stdout
 

@@ -102,8 +102,7 @@ def test_the_verdict_on_error_bars(coverage, squared, verdict):
 
 
 @pytest.mark.parametrize(
-    ("batch", "alone", "verdict"),
-    [(20.0, 6.0, "agrees"), (20.0, 1.3, "partly"), (0.5, 0.2, "disagrees")],
+    ("batch", "alone", "verdict"), [(20.0, 6.0, "agrees"), (20.0, 1.3, "partly"), (0.5, 0.2, "disagrees")]
 )
 def test_the_verdict_on_speed(batch, alone, verdict):
     """Both in one batch and one at a time."""

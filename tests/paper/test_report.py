@@ -138,9 +138,7 @@ class TestReport:
     def test_time_machine_and_captions(self, page):
         assert "Total time: 5 min 0 s" in page.text("header")
         assert "x86_64, Python 3.11.7" in page.text("header")
-        assert "Grey: points whose distribution makes a Riemannian manifold." in page.text(
-            "section"
-        )
+        assert "Grey: points whose distribution makes a Riemannian manifold." in page.text("section")
 
     def test_all_numbers_are_listed(self, report):
         text = (report / "index.html").read_text(encoding="utf-8")

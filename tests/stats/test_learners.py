@@ -35,10 +35,7 @@ def test_behind_a_scaler_it_lives_in_scaled_coordinates():
 def test_a_grid_search_tunes_it():
     y = X[:, 1] > X[:, 1].mean()
     model = make_pipeline(TangentSpace(metrics.Mixture()), LogisticRegression())
-    grid = {
-        "tangentspace__manifold__n_components": [1, 2],
-        "tangentspace__manifold__rho": [0.1, 1.0],
-    }
+    grid = {"tangentspace__manifold__n_components": [1, 2], "tangentspace__manifold__rho": [0.1, 1.0]}
     search = GridSearchCV(model, grid, cv=2).fit(X, y)
     assert search.best_params_.keys() == grid.keys()
     best = search.best_estimator_[0]

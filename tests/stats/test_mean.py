@@ -74,9 +74,7 @@ def test_a_linear_change_of_coordinates_changes_nothing():
     back = A @ np.asarray(other.mean_.mean)
     std = np.sqrt(np.diagonal(A @ np.asarray(other.mean_.cov) @ A.T)) + np.asarray(one.mean_.std)
     assert np.all(np.abs(one.mean_.mean - back) < 4 * std + 1e-3 * one.standard_error_)
-    np.testing.assert_allclose(
-        A @ other.statistical_cov_ @ A.T, one.statistical_cov_, rtol=0.02, atol=1e-4
-    )
+    np.testing.assert_allclose(A @ other.statistical_cov_ @ A.T, one.statistical_cov_, rtol=0.02, atol=1e-4)
 
 
 @pytest.mark.parametrize("points", [X[:1], np.repeat(X[:1], 5, axis=0)])

@@ -13,9 +13,7 @@ X, NEW = RNG.normal(size=(40, 3)), RNG.normal(size=(20, 3))
 Y = X[:, 0] + 0.5 * RNG.normal(size=40) > 0
 
 
-@parametrize_with_checks(
-    [GeodesicKNeighborsClassifier(n_neighbors=3), GeodesicKNeighborsRegressor(n_neighbors=3)]
-)
+@parametrize_with_checks([GeodesicKNeighborsClassifier(n_neighbors=3), GeodesicKNeighborsRegressor(n_neighbors=3)])
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

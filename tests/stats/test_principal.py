@@ -22,9 +22,7 @@ def test_in_flat_space_it_is_pca():
     np.testing.assert_allclose(signs[:, None] * ours.components_.mean, pca.components_, atol=1e-10)
     np.testing.assert_allclose(signs * ours.transform(X), pca.transform(X), atol=1e-10)
     scores = ours.transform(X)
-    np.testing.assert_allclose(
-        ours.inverse_transform(scores), pca.inverse_transform(signs * scores), atol=1e-10
-    )
+    np.testing.assert_allclose(ours.inverse_transform(scores), pca.inverse_transform(signs * scores), atol=1e-10)
 
 
 def test_with_a_constant_metric_it_is_pca_after_a_linear_map():
@@ -114,13 +112,9 @@ class TestHalfPlane:
         space = TangentSpace(HALF).fit(ABOVE)
         features = space.features(ABOVE)
         lengths = np.linalg.norm(np.asarray(features.mean), axis=1)
-        np.testing.assert_allclose(
-            lengths, HALF.metric.distance(space.mean_.mean, ABOVE), rtol=1e-3
-        )
+        np.testing.assert_allclose(lengths, HALF.metric.distance(space.mean_.mean, ABOVE), rtol=1e-3)
         assert np.all(np.asarray(features.std) >= 0)
-        np.testing.assert_allclose(
-            space.inverse_transform(space.transform(ABOVE)), ABOVE, atol=2e-3
-        )
+        np.testing.assert_allclose(space.inverse_transform(space.transform(ABOVE)), ABOVE, atol=2e-3)
 
 
 def test_methods_agree_on_a_manifold():
@@ -132,9 +126,7 @@ def test_methods_agree_on_a_manifold():
         for method in ("linearised", "sampled")
     )
     np.testing.assert_allclose(sampled.components_.std, linearised.components_.std, rtol=0.15)
-    np.testing.assert_allclose(
-        sampled.explained_variance_std_, linearised.explained_variance_std_, rtol=0.15
-    )
+    np.testing.assert_allclose(sampled.explained_variance_std_, linearised.explained_variance_std_, rtol=0.15)
 
 
 @pytest.mark.parametrize(

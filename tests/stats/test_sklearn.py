@@ -24,12 +24,7 @@ X = np.random.default_rng(0).normal(size=(20, 2))
 
 
 @parametrize_with_checks(
-    [
-        FrechetMean(),
-        TangentSpace(),
-        PrincipalGeodesics(n_components=1),
-        GeodesicKMeans(n_clusters=2),
-    ]
+    [FrechetMean(), TangentSpace(), PrincipalGeodesics(n_components=1), GeodesicKMeans(n_clusters=2)]
 )
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
@@ -61,7 +56,4 @@ def test_pipelines():
     y = X[:, 0] > 0
     model = make_pipeline(TangentSpace(), PrincipalGeodesics(), LogisticRegression()).fit(X, y)
     assert model.score(X, y) > 0.9
-    assert TangentSpace().fit(X).get_feature_names_out().tolist() == [
-        "tangentspace0",
-        "tangentspace1",
-    ]
+    assert TangentSpace().fit(X).get_feature_names_out().tolist() == ["tangentspace0", "tangentspace1"]

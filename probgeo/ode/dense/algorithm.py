@@ -97,9 +97,7 @@ class Inference:
     def _regression(self, kernel: Kernel, model: ErrorModel) -> Regression:
         """The prior on the nodes."""
         orders = tuple(range(self.problem.order + 1))
-        mean = (self._basis() @ self.problem.values).reshape(
-            -1, len(self.nodes), len(orders), self.problem.dimension
-        )
+        mean = (self._basis() @ self.problem.values).reshape(-1, len(self.nodes), len(orders), self.problem.dimension)
         pinned = Pinned(kernel, self.problem.conditions)
         K = with_member_axis(pinned.matrix(orders, self.nodes, orders, self.nodes), 5)
         V = SplitCovariance.of(self.shape, model.kronecker)
@@ -125,9 +123,7 @@ class Inference:
         along = np.abs(J).reshape(*states.shape[:2], *J.shape[1:])
         return FoundBounds(np.swapaxes(along.max(axis=1), -1, -2))  # U[i, j] bounds |d f_j / d c_i|
 
-    def _fitted_lengthscale(
-        self, model: ErrorModel, rounds: int = 4
-    ) -> tuple[Stationary, np.ndarray]:
+    def _fitted_lengthscale(self, model: ErrorModel, rounds: int = 4) -> tuple[Stationary, np.ndarray]:
         """Alternate sweeps with the best length scales for their evaluations; counts of these (P,).
 
         The evaluations are refined first: those of the recursion alone are rough where a length

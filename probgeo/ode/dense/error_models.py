@@ -106,9 +106,7 @@ class BoundError(ErrorModel):
             needed = "U and U_prime" if order == 2 else "only U, without U_prime"
             raise ValueError(f"BoundError needs {needed} for an ODE of order {order}")
         if not self.kronecker and self.bounds.shape[-1] != dimension:
-            raise ValueError(
-                f"U must have shape ({dimension}, {dimension}), got {self.bounds[0].shape}"
-            )
+            raise ValueError(f"U must have shape ({dimension}, {dimension}), got {self.bounds[0].shape}")
 
     def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:
         bounds = self.bounds[:, None, None] if self.kronecker else self.bounds
@@ -152,9 +150,7 @@ class LinearisedError(ErrorModel):
         assert J is not None
         maps = np.repeat(h, len(values), axis=0)
         maps[:, :, :-1, :] = -np.swapaxes(J, 1, 2)
-        known = _side_by_side(evaluations) @ states.reshape(
-            len(values), states.shape[1] * states.shape[2], 1
-        )
+        known = _side_by_side(evaluations) @ states.reshape(len(values), states.shape[1] * states.shape[2], 1)
         return values - known[..., 0], maps
 
     def noise(self, evaluations: Evaluations, sigma: np.ndarray) -> np.ndarray:

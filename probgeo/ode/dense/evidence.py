@@ -11,13 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probgeo.ode.dense.algebra import cholesky, solve_lower
-from probgeo.ode.dense.gram import (
-    Observations,
-    Regression,
-    SplitCovariance,
-    observed_covariance,
-    with_member_axis,
-)
+from probgeo.ode.dense.gram import Observations, Regression, SplitCovariance, observed_covariance, with_member_axis
 from probgeo.ode.dense.unit import Places
 from probgeo.ode.kernels import Stationary
 
@@ -65,9 +59,7 @@ def whiten(surprise: np.ndarray, root: np.ndarray) -> np.ndarray:
     return solve_lower(root[None], surprise.mT).mT
 
 
-def log_density_terms(
-    G: np.ndarray, dG: np.ndarray, ddG: np.ndarray, r: np.ndarray
-) -> tuple[WithSlopes, WithSlopes]:
+def log_density_terms(G: np.ndarray, dG: np.ndarray, ddG: np.ndarray, r: np.ndarray) -> tuple[WithSlopes, WithSlopes]:
     """r' G^-1 r and log|G|, each with its first and second derivative (supplement C).
 
     G, dG, ddG (P, n, n); r (P, n, E). With G = L L', A = L^-1 dG L'^-1, C = L^-1 ddG L'^-1 and
@@ -133,9 +125,7 @@ def objective(
     (q, dq, ddq), joint = log_density_terms(G, dG, ddG, residual)
     known = slice(0, ends)
     nothing = np.zeros((len(surprise), ends, 1))
-    _, boundary = log_density_terms(
-        G[:, known, known], dG[:, known, known], ddG[:, known, known], nothing
-    )
+    _, boundary = log_density_terms(G[:, known, known], dG[:, known, known], ddG[:, known, known], nothing)
     columns = surprise.shape[2]
     logdet, dlogdet, ddlogdet = (columns * (x - y) for x, y in zip(joint, boundary, strict=True))
     if scale2 is not None:
@@ -143,17 +133,11 @@ def objective(
     q = q + TINY
     count = surprise.shape[1] * columns
     slope = dq / q
-    return (
-        count * np.log(q) + logdet,
-        count * slope + dlogdet,
-        count * (ddq / q - slope**2) + ddlogdet,
-    )
+    return (count * np.log(q) + logdet, count * slope + dlogdet, count * (ddq / q - slope**2) + ddlogdet)
 
 
 def newton_raphson(
-    function: Callable[[np.ndarray, np.ndarray], WithSlopes],
-    x: np.ndarray,
-    bounds: tuple[float, float],
+    function: Callable[[np.ndarray, np.ndarray], WithSlopes], x: np.ndarray, bounds: tuple[float, float]
 ) -> np.ndarray:
     """Minimise P scalar functions from x (P,): safeguarded Newton-Raphson.
 
@@ -187,11 +171,7 @@ def newton_raphson(
 
 
 def best_lengthscales(
-    kernel: Stationary,
-    regression: Regression,
-    observations: Observations,
-    scale2: np.ndarray | None,
-    start: np.ndarray,
+    kernel: Stationary, regression: Regression, observations: Observations, scale2: np.ndarray | None, start: np.ndarray
 ) -> np.ndarray:
     """The length scales (P,) of highest evidence for given evaluations, from those of `start`."""
     problem, surprise = regression.problem, regression.surprise(observations)

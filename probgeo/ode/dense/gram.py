@@ -101,9 +101,7 @@ class Regression:
         """Observations made at given states (P, N, m, D), without noise but for the nugget."""
         P, N, _, D = states.shape
         lower = states[:, :, :-1]
-        values, maps = model.observe(
-            self.problem.evaluate(self.nodes, lower, jacobians=model.uses_jacobians)
-        )
+        values, maps = model.observe(self.problem.evaluate(self.nodes, lower, jacobians=model.uses_jacobians))
         if len(maps) == 1:
             maps = np.broadcast_to(maps, (N, *maps.shape[1:]))
         maps = maps.reshape(-1, N, *maps.shape[1:])

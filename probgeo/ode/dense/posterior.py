@@ -98,9 +98,7 @@ class DensePosterior(Posterior):
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
         return self._combined(t, derivative, self.values, self.weights)
 
-    def cov(
-        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source
-    ) -> np.ndarray:
+    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
         total = np.zeros((self.count, len(t), self.dimension, self.dimension))
         if source != "boundary":
             total += self._numerical_cov(s, t, derivative)
@@ -115,9 +113,7 @@ class DensePosterior(Posterior):
             return np.zeros((self.count, len(t), self.dimension, 0))
         return self._combined(t, derivative, *self.sensitivity)
 
-    def _combined(
-        self, t: np.ndarray, derivative: int, lines: np.ndarray, weights: np.ndarray
-    ) -> np.ndarray:
+    def _combined(self, t: np.ndarray, derivative: int, lines: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Straight lines (P, C, ...) and representers (P, N, m, ...) on top: (P, T, ...)."""
         tau, (P, C, *shape) = self._unit(t), lines.shape
         R, Nm = int(np.prod(shape)), weights.shape[1] * weights.shape[2]
@@ -125,9 +121,7 @@ class DensePosterior(Posterior):
         curves = curves + self._to_nodes(tau, derivative) @ weights.reshape(P, Nm, R)
         return curves.reshape(P, len(t), *shape) / self.duration**derivative
 
-    def sample(
-        self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]
-    ) -> np.ndarray:
+    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
         P, T, M, D = self.count, len(t), len(orders), self.dimension
         draws = np.repeat(np.stack([self.mean(t, d) for d in orders], axis=1)[:, None], n, axis=1)
         root = np.linalg.cholesky(self.V.columns)
@@ -168,9 +162,7 @@ class DensePosterior(Posterior):
         factors[finite] = covariance_factor(correlations[finite])
         return std[:, :, None] * factors
 
-    def _numerical_cov(
-        self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]
-    ) -> np.ndarray:
+    def _numerical_cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]) -> np.ndarray:
         """Covariances (P, T, D, D), pair by pair."""
         (first, i), (second, j) = (np.unique(self._unit(x), return_inverse=True) for x in (s, t))
         every_pair = len(first) * len(second) <= len(t)

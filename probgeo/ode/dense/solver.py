@@ -92,9 +92,7 @@ class Dense:
         if not isinstance(self.kernel, Kernel):
             raise TypeError(f"kernel must be a Kernel, got {type(kernel).__name__}")
         self.grid, self.grid_name = _as_grid(grid)
-        self.n_points = (
-            as_whole_number("n_points", n_points, 1) if self.grid is None else self.grid.size
-        )
+        self.n_points = as_whole_number("n_points", n_points, 1) if self.grid is None else self.grid.size
         self.error_model = _as_error_model(error_model)
         self.find_bounds = isinstance(error_model, str) and error_model == "bound"
         self.refinements = as_whole_number("refinements", refinements, 0)
@@ -123,9 +121,7 @@ class Dense:
         def one_chunk(members: np.ndarray) -> tuple[DensePosterior, dict[str, np.ndarray]]:
             at = None if states is None else states[members]
             with np.errstate(all="ignore"):  # what is not finite is flagged
-                return Inference(
-                    self, UnitProblem.of(problem, members), nodes, shape, at
-                ).posterior()
+                return Inference(self, UnitProblem.of(problem, members), nodes, shape, at).posterior()
 
         parts = in_chunks(one_chunk, problem.count, most=self._most(problem))
         posteriors, diagnostics = zip(*parts, strict=True)

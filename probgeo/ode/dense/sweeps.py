@@ -21,11 +21,7 @@ class Sweeps(NamedTuple):
 
 
 def sweep_until_settled(
-    regression: Regression,
-    model: ErrorModel,
-    guess: np.ndarray | None,
-    sweeps: int,
-    tolerance: float,
+    regression: Regression, model: ErrorModel, guess: np.ndarray | None, sweeps: int, tolerance: float
 ) -> tuple[Observations, np.ndarray, Sweeps]:
     """The recursion, and sweeps after it: observations, their Gram matrix, and how they ended.
 
@@ -35,9 +31,7 @@ def sweep_until_settled(
     observations, L = regression.sweep(model, guess)
     newton = isinstance(model, LinearisedError)
 
-    def residual(
-        part: Regression, x: np.ndarray, members: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def residual(part: Regression, x: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """By how much f is missed, and f, both (P, N, D)."""
         if newton:
             values = part.evaluate(x)
@@ -59,9 +53,7 @@ def sweep_until_settled(
     if guess is None:  # the recursion can run away where the straight line does not
         line = regression.prior_mean if newton else regression.evaluate(regression.prior_mean)
         everyone = np.arange(len(start))
-        of_start, of_line = (
-            np.sum(residual(regression, x, everyone)[0] ** 2, axis=(1, 2)) for x in (start, line)
-        )
+        of_start, of_line = (np.sum(residual(regression, x, everyone)[0] ** 2, axis=(1, 2)) for x in (start, line))
         start[~(of_start <= of_line)] = line[~(of_start <= of_line)]  # also for NaN
     refined = damped_sweeps(sweep, start, sweeps, tolerance)
     if newton:

@@ -53,9 +53,7 @@ class UnitProblem:
     def dimension(self) -> int:
         return self.problem.dimension
 
-    def evaluate(
-        self, nodes: np.ndarray, states: np.ndarray, jacobians: bool = False
-    ) -> Evaluations:
+    def evaluate(self, nodes: np.ndarray, states: np.ndarray, jacobians: bool = False) -> Evaluations:
         """f for every member at the times `nodes` (N,), states (P, N, order, D): R = P N rows."""
         field, duration = self.problem.field, self.problem.duration
         t, rows, member = self._rows(nodes, states)
@@ -84,9 +82,7 @@ class UnitProblem:
         empty = np.zeros((*shape[:3], 0))
         return self.problem.duration**self.order * np.concatenate([empty, *flat], axis=-1)
 
-    def _rows(
-        self, nodes: np.ndarray, states: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _rows(self, nodes: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Times, states and members in the user's units, one row after the other."""
         P, N = states.shape[:2]
         units = self.problem.duration ** np.arange(self.order)

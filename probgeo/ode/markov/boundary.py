@@ -20,14 +20,7 @@ from probgeo.ode.markov.mesh import MOST, on_mesh, remeshed, wanted
 from probgeo.ode.markov.newton import Equations, Iteration, Settled
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import ConditionedProblem, Problem
-from probgeo.ragged import (
-    blas_on_one_thread,
-    in_chunks,
-    joined,
-    members_at_a_time,
-    offsets_of,
-    rows_of,
-)
+from probgeo.ragged import blas_on_one_thread, in_chunks, joined, members_at_a_time, offsets_of, rows_of
 
 if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
@@ -57,9 +50,7 @@ def solve_boundary(problem: Problem, solver: "Markov", guess: Any = None) -> Cur
     return solved(work, problem, bytes_a_member)
 
 
-def solved(
-    work: Callable[[np.ndarray], list], problem: Problem | ConditionedProblem, bytes_a_member: float
-) -> Curve:
+def solved(work: Callable[[np.ndarray], list], problem: Problem | ConditionedProblem, bytes_a_member: float) -> Curve:
     """The answers of work(members), which are [(members, curves), ...], as one batch."""
     if problem.count == 1:  # neither chunks nor a bar, which would take a tenth of the time
         with blas_on_one_thread:
@@ -99,9 +90,7 @@ class Work:
     often the problem could not be told from a singular one.
     """
 
-    def __init__(
-        self, problem: Problem, solver: "Markov", members: np.ndarray, start: Chains
-    ) -> None:
+    def __init__(self, problem: Problem, solver: "Markov", members: np.ndarray, start: Chains) -> None:
         self.problem, self.solver, self.members, self.start = problem, solver, members, start
         count = len(members)
         self.attempt = np.zeros(count, dtype=np.int64)
@@ -148,9 +137,7 @@ class Work:
         further = partly & (width <= SKETCHED * size)
         if limits.n_points is None:
             enough = (width <= tolerance) & ~doubtful & ~partly
-            finest = (curves.sizes >= limits.max_points) | (
-                self.rounds[numbers] > limits.iterations
-            )
+            finest = (curves.sizes >= limits.max_points) | (self.rounds[numbers] > limits.iterations)
             finest &= ~(enough | singular | further)
             onto_own = np.zeros_like(enough)
         else:
@@ -238,9 +225,7 @@ class Work:
         self.doubts[numbers] += doubtful
         self.attempt[numbers] += 1
         self.rounds[numbers] = 0
-        given_up = np.array(
-            [not (singular[i] or self._starts_anew(n)) for i, n in enumerate(numbers)]
-        )
+        given_up = np.array([not (singular[i] or self._starts_anew(n)) for i, n in enumerate(numbers)])
         for which, status in ((singular, SINGULAR), (given_up, settled.status)):
             if which.any():
                 self._answer(numbers, settled, _worthless(settled.curves), which, status)
@@ -261,11 +246,7 @@ class Work:
     def _turn_back(self, number: int) -> bool:
         """Continuation from the last share of f that could be solved, in smaller steps."""
         reached = self.reached[number]
-        if (
-            reached is None
-            or self.growth[number] < 1.02
-            or self.attempt[number] > self.solver.iterations
-        ):
+        if reached is None or self.growth[number] < 1.02 or self.attempt[number] > self.solver.iterations:
             return False
         share, curves = reached
         self.growth[number] **= 0.5
@@ -289,9 +270,7 @@ class Work:
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _answer(
-        self, numbers: np.ndarray, settled: Settled, bars: Bars, which: np.ndarray, status: int
-    ) -> None:
+    def _answer(self, numbers: np.ndarray, settled: Settled, bars: Bars, which: np.ndarray, status: int) -> None:
         members = np.flatnonzero(which)
         curves, chosen = settled.curves.take(members), numbers[members]
         defects = settled.defects[rows_of(settled.curves.elements, members)]

@@ -50,11 +50,7 @@ def states_at(
 
 @loop
 def assemble(
-    h: np.ndarray,
-    jacobians: np.ndarray,
-    position: np.ndarray,
-    slope: np.ndarray,
-    matrices: np.ndarray,
+    h: np.ndarray, jacobians: np.ndarray, position: np.ndarray, slope: np.ndarray, matrices: np.ndarray
 ) -> None:
     """I - h^2 J0 G - h J1 G' at k points of every element, (E, k D, k D).
 
@@ -69,9 +65,7 @@ def assemble(
                     by_y = -h[e] * h[e] * position[j, other]
                     by_slope = -h[e] * slope[j, other]
                     for c in range(D):
-                        row[other * D + c] = (
-                            by_y * jacobians[e, j, 0, i, c] + by_slope * jacobians[e, j, 1, i, c]
-                        )
+                        row[other * D + c] = by_y * jacobians[e, j, 0, i, c] + by_slope * jacobians[e, j, 1, i, c]
                 row[j * D + i] += 1.0
 
 
@@ -139,9 +133,7 @@ def multiply(matrices: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None
 
 
 @loop
-def end_slopes(
-    h: np.ndarray, responses: np.ndarray, slope_at_ends: np.ndarray, ends: np.ndarray
-) -> None:
+def end_slopes(h: np.ndarray, responses: np.ndarray, slope_at_ends: np.ndarray, ends: np.ndarray) -> None:
     """How slopes at both ends of an element move with its two ends: (E, 2, 2, D, D).
 
     p'(end) = (y_right - y_left)/h + h sum_j G_j'(end) v_j, with v moving by `responses`
@@ -165,12 +157,7 @@ def end_slopes(
 
 @loop
 def factorise(
-    offsets: np.ndarray,
-    h: np.ndarray,
-    ends: np.ndarray,
-    upper: np.ndarray,
-    lower: np.ndarray,
-    pivots: np.ndarray,
+    offsets: np.ndarray, h: np.ndarray, ends: np.ndarray, upper: np.ndarray, lower: np.ndarray, pivots: np.ndarray
 ) -> None:
     """LU factors, with row pivoting, of the equations that slopes are continuous at inner nodes.
 
@@ -296,9 +283,7 @@ def substitute(
 
 
 @loop
-def pinned_variances(
-    t: np.ndarray, offsets: np.ndarray, points: np.ndarray, variances: np.ndarray
-) -> None:
+def pinned_variances(t: np.ndarray, offsets: np.ndarray, points: np.ndarray, variances: np.ndarray) -> None:
     """k(t, t) of the pinned Wiener shape of order 2 at points (P,) of every element: (E, P).
 
     Z is a twice integrated chain of bridges X less the line through X(t1): with x the time since
@@ -336,12 +321,7 @@ def pinned_variances(
 
 @loop
 def slope_jumps(
-    t: np.ndarray,
-    offsets: np.ndarray,
-    y: np.ndarray,
-    v: np.ndarray,
-    slope_at_ends: np.ndarray,
-    jumps: np.ndarray,
+    t: np.ndarray, offsets: np.ndarray, y: np.ndarray, v: np.ndarray, slope_at_ends: np.ndarray, jumps: np.ndarray
 ) -> None:
     """p'(right element, 0) - p'(left element, 1) at the nodes (rows, D), zero at the ends."""
     k, D = v.shape[1], v.shape[2]
@@ -396,9 +376,7 @@ def smooth(offsets: np.ndarray, values: np.ndarray, decay: float, at_nodes: np.n
 
 
 @loop
-def lengths(
-    offsets: np.ndarray, h: np.ndarray, y: np.ndarray, v: np.ndarray, out: np.ndarray
-) -> None:
+def lengths(offsets: np.ndarray, h: np.ndarray, y: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
     """The largest |y| (rows, D) and h^2 |v| / 8 (E, k, D) of every member: out (B,).
 
     If v is empty, positions alone count.
@@ -454,12 +432,7 @@ def forces(jacobians: np.ndarray, position: np.ndarray, slope: np.ndarray, out: 
 
 @loop
 def increments(
-    t: np.ndarray,
-    offsets: np.ndarray,
-    v: np.ndarray,
-    gauss: np.ndarray,
-    squares: np.ndarray,
-    logs: np.ndarray,
+    t: np.ndarray, offsets: np.ndarray, v: np.ndarray, gauss: np.ndarray, squares: np.ndarray, logs: np.ndarray
 ) -> None:
     """Sums, by member, of |dv|^2 / dt and of log dt from Gauss point to Gauss point."""
     k = len(gauss)

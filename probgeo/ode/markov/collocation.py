@@ -189,9 +189,7 @@ class Chains:
         P = b.k if gauss_only else len(b.points)
         E, _, D = self.v.shape
         times, states = np.empty((E, P)), np.empty((E, P, 2, D))
-        loops.states_at(
-            self.t, self.offsets, self.y, self.v, b.points[:P], b.position, b.slope, times, states
-        )
+        loops.states_at(self.t, self.offsets, self.y, self.v, b.points[:P], b.position, b.slope, times, states)
         return times, states
 
     def pieces(self) -> np.ndarray:
@@ -225,9 +223,7 @@ class Chains:
         return np.maximum(at_nodes, np.maximum.reduceat(bends, self.elements[:-1]))
 
 
-def pieces(
-    b: Basis, h: np.ndarray, left: np.ndarray, right: np.ndarray, v: np.ndarray
-) -> np.ndarray:
+def pieces(b: Basis, h: np.ndarray, left: np.ndarray, right: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Coefficients (E, k + 2, ...) by powers of s of elements with ends (E, ...), v (E, k, ...)."""
     E = len(h)
     shape = (E, b.k + 2, *left.shape[1:])
@@ -295,9 +291,7 @@ class Linearised:
         elements = rows_of(elements_of(self.offsets), members)
         offsets, upper = take(self.offsets, members, self.upper)
         of_elements = {name: getattr(self, name)[elements] for name in OF_ELEMENTS}
-        return Linearised(
-            offsets, **of_elements, upper=upper, lower=self.lower[rows], pivots=self.pivots[rows]
-        )
+        return Linearised(offsets, **of_elements, upper=upper, lower=self.lower[rows], pivots=self.pivots[rows])
 
     def replaced(self, members: np.ndarray, other: "Linearised") -> "Linearised":
         """These with other equations for some members, on the same meshes."""
@@ -310,10 +304,7 @@ class Linearised:
         return self
 
     def solve(
-        self,
-        forcing: np.ndarray,
-        jumps: np.ndarray | None = None,
-        at_ends: np.ndarray | None = None,
+        self, forcing: np.ndarray, jumps: np.ndarray | None = None, at_ends: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Changes y (rows, D, C) and v (E, k, D, C) under forcings r (E, k, D, C).
 

@@ -139,9 +139,7 @@ def estimate_errors(
     return Estimate(pieces, std, data if data.shape[3] else None, defect, rates)
 
 
-def _interpolated_jacobians(
-    problem: Problem, members: np.ndarray, steps: Steps, points: int
-) -> np.ndarray:
+def _interpolated_jacobians(problem: Problem, members: np.ndarray, steps: Steps, points: int) -> np.ndarray:
     """Jacobians at so many of Radau's points (E, S, q D D), from four of Gauss's of every step."""
     order, D, h = problem.order, problem.dimension, steps.h
     few, to_radau = _gauss(points)

@@ -13,15 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probgeo.ode.markov import boundary_loops as loops
-from probgeo.ode.markov.collocation import (
-    Basis,
-    Chains,
-    Linearised,
-    inverted,
-    largest_of,
-    looking,
-    times,
-)
+from probgeo.ode.markov.collocation import Basis, Chains, Linearised, inverted, largest_of, looking, times
 
 # Of the weights of neighbours. On 67 problems with known solutions, rtol from 1e-2 to 1e-8:
 # coverage .94 to .97, median normalised squared error .84 to .91; exp(-1/2): .93 to .96 and
@@ -147,9 +139,7 @@ def smoothed(curves: Chains, sizes: np.ndarray) -> np.ndarray:
     return envelope
 
 
-def local_errors(
-    b: Basis, h: np.ndarray, jacobians: np.ndarray, defects: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def local_errors(b: Basis, h: np.ndarray, jacobians: np.ndarray, defects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """e'' (E, K, D) on elements with zero ends, and what of J e is left for the rest (E, k, D).
 
     Where Jacobians matter little on the scale of an element, e'' = -r, and J e is a small force on

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probgeo.functions import Field
-from probgeo.ode.curve import (
-    NOT_FINITE,
-    OK,
-    OUT_OF_SWEEPS,
-    SINGULAR,
-    STALLED,
-    TOO_COARSE,
-    Curve,
-    CurveWithParameters,
-)
+from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, SINGULAR, STALLED, TOO_COARSE, Curve, CurveWithParameters
 from probgeo.ode.guess import guess_samples, sample_states
 from probgeo.ode.markov import boundary_loops
 from probgeo.ode.markov import general_loops as loops
@@ -59,11 +50,7 @@ def solve_general(problem: ConditionedProblem, solver: "Markov", guess: Any = No
 
 
 def first_curves(
-    problem: ConditionedProblem,
-    members: np.ndarray,
-    k: int,
-    elements: int,
-    samples: np.ndarray | None,
+    problem: ConditionedProblem, members: np.ndarray, k: int, elements: int, samples: np.ndarray | None
 ) -> Orbits:
     """Guesses, or lines through the given values, on about equal steps."""
     q, D, B = problem.order, problem.dimension, len(members)
@@ -88,9 +75,7 @@ def first_curves(
 def _about_equal_steps(places: tuple[float, ...], elements: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes from 0 to 1, and which of them are the places."""
     counts = np.maximum(np.round(np.diff(places) * elements).astype(int), 1)
-    parts = [
-        np.linspace(a, b, n + 1)[:-1] for a, b, n in zip(places, places[1:], counts, strict=False)
-    ]
+    parts = [np.linspace(a, b, n + 1)[:-1] for a, b, n in zip(places, places[1:], counts, strict=False)]
     return np.concatenate([*parts, [1.0]]), np.concatenate([[0], np.cumsum(counts)])
 
 
@@ -185,9 +170,7 @@ class System:
         return field, (at.ravel(), states.reshape(E * k, q, D), self.own[curves.member_at_gauss])
 
 
-def newton(
-    system: System, curves: Orbits, goal: float, iterations: int
-) -> tuple[Orbits, np.ndarray, np.ndarray]:
+def newton(system: System, curves: Orbits, goal: float, iterations: int) -> tuple[Orbits, np.ndarray, np.ndarray]:
     """Damped Newton's method: curves, their status (B,) and evaluations of f (B,).
 
     A step is accepted if the next one, with the same Jacobians, would be shorter (Deuflhard 2004).
@@ -248,11 +231,7 @@ def newton(
 
 
 def _shorter(
-    curves: Orbits,
-    steps: tuple[Step, Step],
-    damping: np.ndarray,
-    length: np.ndarray,
-    sizes: np.ndarray,
+    curves: Orbits, steps: tuple[Step, Step], damping: np.ndarray, length: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
     """A smaller share (B,) of steps, by how far the next ones were from shorter ones.
 
@@ -348,14 +327,7 @@ def measured(system: System, curves: Orbits) -> Measured:
     defect, highest = (fine.largest(largest_of(x)) for x in (missed[0][..., 0], fine.v))
     with np.errstate(invalid="ignore", divide="ignore"):
         residual = np.where(defect > 0, defect / np.maximum(highest, 1e-300), 0.0)
-    return Measured(
-        at_points,
-        largest_of(bumps),
-        _covariances(curves.p, step.p),
-        data,
-        residual,
-        linear.is_singular(),
-    )
+    return Measured(at_points, largest_of(bumps), _covariances(curves.p, step.p), data, residual, linear.is_singular())
 
 
 def _covariances(p: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -420,11 +392,7 @@ class Work:
     """The members of a chunk, each on its way from a first curve to an answer."""
 
     def __init__(
-        self,
-        problem: ConditionedProblem,
-        solver: "Markov",
-        members: np.ndarray,
-        samples: np.ndarray | None,
+        self, problem: ConditionedProblem, solver: "Markov", members: np.ndarray, samples: np.ndarray | None
     ) -> None:
         self.problem, self.solver, self.members, self.samples = problem, solver, members, samples
         self.system = System.of(problem, members)
@@ -462,9 +430,7 @@ class Work:
             curves = first_curves(self.problem, self.members[some], self.k, elements, self.samples)
             self.queue.append((some, curves))
 
-    def _try_again(
-        self, numbers: np.ndarray, system: System, curves: Orbits, status: np.ndarray
-    ) -> None:
+    def _try_again(self, numbers: np.ndarray, system: System, curves: Orbits, status: np.ndarray) -> None:
         """Another first mesh; in the end the answer that there is none."""
         bad = status != OK
         more = self.attempt[numbers] < len(FIRST_ELEMENTS) - 1
@@ -510,9 +476,7 @@ class Work:
             if which.any():
                 self._answer(numbers, curves, found, bars, which, status)
 
-    def _refined(
-        self, curves: Orbits, found: Measured, excess: np.ndarray, members: np.ndarray
-    ) -> Orbits:
+    def _refined(self, curves: Orbits, found: Measured, excess: np.ndarray, members: np.ndarray) -> Orbits:
         """Nodes where errors are, until error bars are no longer `excess` times too wide."""
         order = self.k + self.problem.order
         allowed = 0.5 * curves.largest(found.local) / np.maximum(excess, 1e-300)
@@ -523,13 +487,7 @@ class Work:
         return curves.take(members).remeshed(more[elements], self.solver.max_points)
 
     def _answer(
-        self,
-        numbers: np.ndarray,
-        curves: Orbits,
-        found: Measured,
-        bars: Bars,
-        which: np.ndarray,
-        status: int,
+        self, numbers: np.ndarray, curves: Orbits, found: Measured, bars: Bars, which: np.ndarray, status: int
     ) -> None:
         members = np.flatnonzero(which)
         chosen = self.members[numbers[members]]
@@ -564,9 +522,7 @@ class Work:
             answer = CurveWithParameters(*values, own.p, cov, by_data)
         self.answers.append((chosen, answer))
 
-    def _spread(
-        self, curves: Orbits, data: Step | None, members: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _spread(self, curves: Orbits, data: Step | None, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How pieces of some members (E, k + q, D, R), and parameters (B, P, R), move with data."""
         elements = rows_of(curves.elements, members)
         R = self.problem.conditions.n_rows
@@ -578,9 +534,7 @@ class Work:
         at = rule(self.k, q).gauss
         half = (at * 2).astype(int).clip(0, 1)
         inside = at * 2 - half
-        columns = pieces(
-            fine.rule, fine.h, data.z[fine.left], data.v
-        )  # (fine E, k + q, D, R) by powers of s
+        columns = pieces(fine.rule, fine.h, data.z[fine.left], data.v)  # (fine E, k + q, D, R) by powers of s
         E = len(curves.v)
         v = np.empty((E, self.k, D, R))
         for j in range(self.k):

@@ -52,14 +52,7 @@ def states_at(
 
 
 @loop
-def gaps(
-    t: np.ndarray,
-    offsets: np.ndarray,
-    z: np.ndarray,
-    v: np.ndarray,
-    at_end: np.ndarray,
-    out: np.ndarray,
-) -> None:
+def gaps(t: np.ndarray, offsets: np.ndarray, z: np.ndarray, v: np.ndarray, at_end: np.ndarray, out: np.ndarray) -> None:
     """States at the right of elements, with at_end (q, k), less those at the nodes: (E, q D)."""
     q, D = z.shape[1], z.shape[2]
     for m in range(len(offsets) - 1):
@@ -122,9 +115,7 @@ def assemble(
 
 
 @loop
-def transfer(
-    h: np.ndarray, responses: np.ndarray, at_end: np.ndarray, q: int, states: int, out: np.ndarray
-) -> None:
+def transfer(h: np.ndarray, responses: np.ndarray, at_end: np.ndarray, q: int, states: int, out: np.ndarray) -> None:
     """States at the right of elements (E, n, C), for columns of v (E, k D, C).
 
     at_end (q, k) are G^m_j(1). The first `states` columns are those of the state at the left, which
@@ -150,11 +141,7 @@ def transfer(
 
 @loop
 def factorise(
-    kept: np.ndarray,
-    transfers: np.ndarray,
-    upper: np.ndarray,
-    reflectors: np.ndarray,
-    ends: np.ndarray,
+    kept: np.ndarray, transfers: np.ndarray, upper: np.ndarray, reflectors: np.ndarray, ends: np.ndarray
 ) -> None:
     """Relations between the states at kept nodes (B, J), the nodes between them eliminated.
 
@@ -224,9 +211,7 @@ def factorise(
 
 
 @loop
-def reduce_columns(
-    kept: np.ndarray, reflectors: np.ndarray, columns: np.ndarray, ends: np.ndarray
-) -> None:
+def reduce_columns(kept: np.ndarray, reflectors: np.ndarray, columns: np.ndarray, ends: np.ndarray) -> None:
     """The right-hand sides c (E, n, C) turned as `factorise` turned the rows, in place.
 
     Afterwards element r - 1 has that of node r, the last element of a segment that of its ends,
@@ -255,12 +240,7 @@ def reduce_columns(
 
 @loop
 def substitute(
-    kept: np.ndarray,
-    upper: np.ndarray,
-    columns: np.ndarray,
-    found: np.ndarray,
-    z: np.ndarray,
-    moved: np.ndarray,
+    kept: np.ndarray, upper: np.ndarray, columns: np.ndarray, found: np.ndarray, z: np.ndarray, moved: np.ndarray
 ) -> None:
     """States z (rows, n, C), given those of the kept nodes and the parameters, found (B, S, C).
 

@@ -68,9 +68,7 @@ class ImplicitWalk(Walk):
         state = self.y.reshape(count, self.order, self.dimension)
         jacobians = self.field.jacobians(self.t, state, self.members[self.active])
         inverses, filters = np.zeros((count, STAGES * n, STAGES * n)), np.zeros((count, n, n))
-        newton_inverses(
-            np.array(jacobians), h, coefficients.integrals, coefficients.gamma, inverses, filters
-        )
+        newton_inverses(np.array(jacobians), h, coefficients.integrals, coefficients.gamma, inverses, filters)
         unit = self.units()
         Z = self._first_guess(h)
         solved = self._newton(Z, h, inverses, unit)
@@ -103,9 +101,7 @@ class ImplicitWalk(Walk):
         ahead[fresh | (h > 4.0 * self.before)] = 0.0
         return ahead
 
-    def _newton(
-        self, Z: np.ndarray, h: np.ndarray, inverses: np.ndarray, unit: np.ndarray
-    ) -> np.ndarray:
+    def _newton(self, Z: np.ndarray, h: np.ndarray, inverses: np.ndarray, unit: np.ndarray) -> np.ndarray:
         """Solve for the stages Z (A, S, n) in place; which members (A,) succeeded."""
         coefficients, count = method(), len(h)
         rtol = self.demand.rtol[self.active]
@@ -144,9 +140,7 @@ class ImplicitWalk(Walk):
     def empty_record(self) -> tuple[np.ndarray, ...]:
         return (np.zeros((0, STAGES + 1, self.order * self.dimension)),)
 
-    def pieces(
-        self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
-    ) -> np.ndarray:
+    def pieces(self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
         """Collocation polynomials (elements, S + 1, D); of second order, integrals of y'."""
         (curve,) = record
         pieces = np.matmul(radau(STAGES).to_pieces, curve)

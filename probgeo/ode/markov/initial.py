@@ -33,15 +33,11 @@ def solve_initial(problem: Problem, solver: "Markov") -> Curve:
     D, R = problem.dimension, 0 if problem.spread is None else problem.order * problem.dimension
     a_member = 8 * 50 * 8 * problem.order * D * (D + 9 + R)  # at some fifty steps of eight points
     most = min(1024, members_at_a_time(a_member))
-    parts = in_chunks(
-        lambda members: _solve_some(problem, solver, members), problem.count, most=most
-    )
+    parts = in_chunks(lambda members: _solve_some(problem, solver, members), problem.count, most=most)
     return collected([answer for part in parts for answer in part], problem.batch_shape)
 
 
-def _solve_some(
-    problem: Problem, solver: "Markov", members: np.ndarray
-) -> list[tuple[np.ndarray, Curve]]:
+def _solve_some(problem: Problem, solver: "Markov", members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
     """Rounds over some members: those that are good enough leave, the others get smaller steps.
 
     Where these are too many, what the round before has come to is the answer, and flagged.
@@ -111,12 +107,7 @@ def _largest(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def _curve(
-    problem: Problem,
-    steps: Steps,
-    estimate: Estimate,
-    std: np.ndarray,
-    excess: np.ndarray,
-    evaluations: np.ndarray,
+    problem: Problem, steps: Steps, estimate: Estimate, std: np.ndarray, excess: np.ndarray, evaluations: np.ndarray
 ) -> Curve:
     """What a round has come to, as a flat batch."""
     offsets, elements = steps.offsets, steps.elements
@@ -134,9 +125,7 @@ def _curve(
     with np.errstate(all="ignore"):
         missed = _largest(estimate.defect, elements) / _largest(estimate.rates, elements)
     return Curve(
-        posterior=PiecewisePosterior(
-            steps.t, offsets, pieces, estimate.spread, envelope, problem.order, pinned=False
-        ),
+        posterior=PiecewisePosterior(steps.t, offsets, pieces, estimate.spread, envelope, problem.order, pinned=False),
         t_span=(problem.t0, problem.t1),
         status=np.where(steps.status == OK, status, steps.status),
         log_evidence=_log_density(middle, members_of(elements), count),

@@ -354,9 +354,7 @@ def error_equation(
 
 
 @loop
-def error_scales(
-    offsets: np.ndarray, ratio: np.ndarray, lowest: float, highest: float, few: float
-) -> np.ndarray:
+def error_scales(offsets: np.ndarray, ratio: np.ndarray, lowest: float, highest: float, few: float) -> np.ndarray:
     """Factors s^2 (B,) by which the variance of drawn errors fits the estimated one.
 
     ratio (E, D) = estimated squared error over drawn variance, at the ends of the steps. The factor
@@ -383,12 +381,7 @@ def error_scales(
 
 @loop
 def newton_inverses(
-    jacobians: np.ndarray,
-    h: np.ndarray,
-    integrals: np.ndarray,
-    gamma: float,
-    inverses: np.ndarray,
-    filters: np.ndarray,
+    jacobians: np.ndarray, h: np.ndarray, integrals: np.ndarray, gamma: float, inverses: np.ndarray, filters: np.ndarray
 ) -> None:
     """(I - h A x J)^-1 and (I - h gamma J)^-1 of every member; NaN where they do not exist.
 

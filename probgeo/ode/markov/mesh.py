@@ -87,15 +87,11 @@ def on_mesh(curves: Chains, t: np.ndarray, offsets: np.ndarray) -> Chains:
     E = len(t) - len(offsets) + 1
     fresh = Chains(t, offsets, y, np.empty((E, k, D)))
     times = t[fresh.left][:, None] + fresh.h[:, None] * curves.basis.gauss
-    _evaluate(
-        curves, pieces, np.repeat(fresh.member, k), times.ravel(), 2, fresh.v.reshape(E * k, D)
-    )
+    _evaluate(curves, pieces, np.repeat(fresh.member, k), times.ravel(), 2, fresh.v.reshape(E * k, D))
     return fresh
 
 
-def _evaluate(
-    curves: Chains, pieces: np.ndarray, member: np.ndarray, t: np.ndarray, d: int, out: np.ndarray
-) -> None:
+def _evaluate(curves: Chains, pieces: np.ndarray, member: np.ndarray, t: np.ndarray, d: int, out: np.ndarray) -> None:
     """The d-th derivative of the curves at rows (member, t), into out (n, D)."""
     row = find_rows(curves.t, curves.offsets, member, t)
     h = curves.t[row + 1] - curves.t[row]

@@ -51,9 +51,7 @@ class Equations:
         """Both at the Gauss points."""
         rows, shape = self._rows(curves, True)
         parts = self.field.values_and_jacobians(*rows)
-        values, jacobians = (
-            self._shared(curves, part.reshape(*shape, *part.shape[1:])) for part in parts
-        )
+        values, jacobians = (self._shared(curves, part.reshape(*shape, *part.shape[1:])) for part in parts)
         return values, jacobians
 
     def by_args(self, curves: Chains) -> np.ndarray:
@@ -101,9 +99,7 @@ class Settled:
 def jumps_of(curves: Chains) -> np.ndarray:
     """Jumps of the slopes at the nodes (rows, D, 1)."""
     jumps = np.empty((*curves.y.shape, 1))
-    loops.slope_jumps(
-        curves.t, curves.offsets, curves.y, curves.v, curves.basis.slope_at_ends, jumps[..., 0]
-    )
+    loops.slope_jumps(curves.t, curves.offsets, curves.y, curves.v, curves.basis.slope_at_ends, jumps[..., 0])
     return jumps
 
 
@@ -210,18 +206,13 @@ class Iteration:
 
     def _move(self, which: np.ndarray, trial: Chains) -> None:
         c = self.curves
-        self.curves = replace(
-            c, y=_at_nodes(c, which, trial.y, c.y), v=_where(c, which, trial.v, c.v)
-        )
+        self.curves = replace(c, y=_at_nodes(c, which, trial.y, c.y), v=_where(c, which, trial.v, c.v))
 
     def _change_step(self, which: np.ndarray, step: tuple, length: np.ndarray) -> None:
         if not which.any():
             return
         c = self.curves
-        self.step = (
-            _at_nodes(c, which, step[0], self.step[0]),
-            _where(c, which, step[1], self.step[1]),
-        )
+        self.step = (_at_nodes(c, which, step[0], self.step[0]), _where(c, which, step[1], self.step[1]))
         self.length = np.where(which, length, self.length)
 
     def _relinearise(self, which: np.ndarray) -> None:
@@ -244,11 +235,7 @@ class Iteration:
         self.kept[which] = False
 
     def _settled(
-        self,
-        which: np.ndarray,
-        status: int,
-        defects: np.ndarray | None = None,
-        left: np.ndarray | None = None,
+        self, which: np.ndarray, status: int, defects: np.ndarray | None = None, left: np.ndarray | None = None
     ) -> Settled:
         curves, members = self.curves, np.flatnonzero(which)
         D = curves.y.shape[1]

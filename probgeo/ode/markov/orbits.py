@@ -105,9 +105,7 @@ class Orbits(Chains):
         offsets = offsets_of(counts)
         firsts = np.cumsum([0] + [len(part.t) for part in parts])
         kept = [part.kept + first for part, first in zip(parts, firsts[:-1], strict=True)]
-        t, y, v, p = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("t", "y", "v", "p")
-        )
+        t, y, v, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("t", "y", "v", "p"))
         return cls(t, offsets, y, v, p, np.concatenate(kept))
 
     @cached_property

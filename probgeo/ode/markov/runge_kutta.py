@@ -99,9 +99,7 @@ class ExplicitWalk(Walk):
         """Slopes k (A, 13, n) of all stages, and at the point that they lead to."""
         coefficients, members = tableau(), self.members[self.active]
         state = self.y.reshape(len(h), self.order, self.dimension)
-        k = self.field.stages(
-            self.t, state, members, h, self.slopes, coefficients.nodes, coefficients.weights
-        )
+        k = self.field.stages(self.t, state, members, h, self.slopes, coefficients.nodes, coefficients.weights)
         if k is not None:
             self.evaluations[self.active] += STAGES
             return k
@@ -117,9 +115,7 @@ class ExplicitWalk(Walk):
         n = self.order * self.dimension
         return np.zeros((0, n)), np.zeros((0, STAGES + 1, n))
 
-    def pieces(
-        self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
-    ) -> np.ndarray:
+    def pieces(self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
         """The interpolant of every step (elements, 8 or 9, D), from three more evaluations."""
         y, first = record
         coefficients, D, length = tableau(), self.dimension, h[:, None]

@@ -89,17 +89,7 @@ class Walk(ABC):
     """Members on their way: those that have not arrived yet, and the steps taken so far."""
 
     exponent: ClassVar[float]  # of the error estimate of a step, as a power of its length
-    carried: ClassVar[tuple[str, ...]] = (
-        "active",
-        "t",
-        "y",
-        "h",
-        "slopes",
-        "size",
-        "retried",
-        "seen",
-        "left",
-    )
+    carried: ClassVar[tuple[str, ...]] = ("active", "t", "y", "h", "slopes", "size", "retried", "seen", "left")
 
     def __init__(self, problem: Problem, members: np.ndarray, demand: Demand) -> None:
         self.field, self.members, self.demand = problem.field, members, demand
@@ -126,18 +116,14 @@ class Walk(ABC):
         self.h = self._first_steps()
         self.seen = self._events()
         self.longest = LONGEST * (t1 - t0)
-        self.limits = np.array(
-            [t0, t1, self.exponent, SAFETY, 1.0 / LARGEST, LARGEST, TIMID, self.longest]
-        )
+        self.limits = np.array([t0, t1, self.exponent, SAFETY, 1.0 / LARGEST, LARGEST, TIMID, self.longest])
 
     @abstractmethod
     def attempt(self, h: np.ndarray) -> Attempt:
         """One step of length h (A,) of every active member."""
 
     @abstractmethod
-    def pieces(
-        self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
-    ) -> np.ndarray:
+    def pieces(self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
         """Polynomials (elements, degree + 1, D) of all steps taken."""
 
     def walk(self) -> Steps:
