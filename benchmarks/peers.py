@@ -114,10 +114,7 @@ def probdiffeq_parts(batch: Batch, linearisation: str, calibration: str | None, 
         return batch.f(t, y, dy)
 
     jacobian = pd.jacobian_materialize(jacfun=jax.jacfwd)
-    if batch.order == 1:
-        ode = pd.ode(first, jacobian=jacobian)
-    else:
-        ode = pd.ode_order_two(second, jacobian=jacobian)
+    ode = pd.ode(first, jacobian=jacobian) if batch.order == 1 else pd.ode_order_two(second, jacobian=jacobian)
     if linearisation == "ts0":
         model = pd.state_space_model_isotropic()
         constraint = model.constraint_ode_ts0(ode)
