@@ -25,10 +25,10 @@ from probgeo.paper.report import (
     kind_of_run,
     made_with,
     not_run,
-    paragraphs,
     tally,
     total,
 )
+from probgeo.paper.run import title_and_caption
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path("docs/paper_results.json")
@@ -115,7 +115,7 @@ def _section(name: str, records: Records) -> list[str]:
     return [
         f"### {_text(record['title'])}",
         *(f"![{_text(alt(record, file))}]({folder}/{file})" for file in record["files"]),
-        *map(_text, paragraphs(name)),
+        *map(_text, title_and_caption(name)[1]),
         *([_table(record["claims"])] if record["claims"] else []),
     ]
 

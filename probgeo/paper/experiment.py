@@ -1,7 +1,8 @@
-"""What an experiment is given, and what it hands back."""
+"""What an experiment is given, what it hands back, and what several of them draw alike."""
 
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -11,6 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from tqdm.auto import tqdm
 
 from probgeo import kernels, plot, solvers
 
@@ -19,6 +21,9 @@ Verdict = Literal["agrees", "partly", "disagrees", "not tested"]
 
 SCIPY = "#e69f00"  # colour of the classical solver
 TIMES = np.linspace(0.0, 1.0, 101)  # at which curves are drawn and compared
+TOLERANCE = 1e-3  # of SciPy's solve_bvp, where it is a competitor and not the reference
+SCIPY_SETTINGS = f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised, from straight lines with 20 nodes"
+ITERATIONS = 5  # of the paper's descent to a mean, Eq. 5
 
 # one column of a page is 3.4 inches wide, the page 7
 STYLE: Any = {
@@ -36,34 +41,17 @@ STYLE: Any = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How large an experiment is to be.
-
-    quick : fewer points, the same code.
-    tiny : as few as make sense, for tests.
-    tolerance : of SciPy's solve_bvp, where it is a competitor and not the reference.
-    iterations : of the paper's descent to a mean, Eq. 5.
-    images : whose mean is timed.
-    samples : curves drawn of a posterior.
-    """
+    """How large an experiment is to be: quick has fewer points, tiny as few as make sense, for tests."""
 
     quick: bool = False
     seed: int = 0
     tiny: bool = False
-    tolerance: float = 1e-3
-    iterations: int = 5
-    images: int = 100
-    samples: int = 20
 
     def choose(self, full: T, quick: T, tiny: T | None = None) -> T:
-        """One of three sizes."""
-        if self.tiny:
-            return quick if tiny is None else tiny
-        return quick if self.quick else full
-
-    @property
-    def scipy(self) -> str:
-        """How SciPy's solver is used."""
-        return f"solve_bvp, tolerance {self.tolerance:.0e}, vectorised, from straight lines with 20 nodes"
+        """One of three sizes; tiny is as quick unless it is given."""
+        if self.tiny and tiny is not None:
+            return tiny
+        return quick if self.quick or self.tiny else full
 
     @property
     def rng(self) -> np.random.Generator:
@@ -71,20 +59,40 @@ class Settings:
 
 
 class Progress:
-    """Reports what an experiment is doing, under its label; this one keeps silent."""
+    """What an experiment is doing, on stderr: a line that changes if it is alone, else one at begin and end.
 
-    def __init__(self, label: str = "") -> None:
+    Without a label it keeps silent.
+    """
+
+    def __init__(self, label: str = "", alone: bool = False) -> None:
         self.label = label
+        self.bar = tqdm(desc=label, bar_format="{desc} [{elapsed}]") if label and alone else None
+        if not self.bar:
+            self._write("begun")
 
-    def over(self, steps: Iterable[T], what: str) -> Iterable[T]:
+    def over(self, steps: Iterable[T], what: str) -> Iterator[T]:
         """Go through steps, counting them."""
-        return steps
+        items = list(steps)
+        for k, item in enumerate(items, start=1):
+            self.say(f"{what} {k}/{len(items)}")
+            yield item
 
     def say(self, what: str) -> None:
         """Say what is being done now."""
+        if self.bar:
+            self.bar.set_description_str(f"{self.label}: {what}")
 
     def close(self, how: str) -> None:
         """Say how it ended."""
+        self.say(how)
+        if self.bar:
+            self.bar.close()
+        else:
+            self._write(how)
+
+    def _write(self, what: str) -> None:
+        if self.label:
+            tqdm.write(f"{self.label}: {what}", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -97,14 +105,19 @@ class Claim:
     why: str = ""
 
 
+def verdict(*right: bool) -> Verdict:
+    """What follows from what a claim is made of."""
+    return "agrees" if all(right) else "partly" if any(right) else "disagrees"
+
+
 @dataclass
 class Outcome:
     """What one experiment found.
 
     figures : by the name of the file, without suffix.
-    movies : by the same, functions that write one to a path.
     numbers : all that was measured.
     settings : what it was measured with.
+    movies : as figures, functions that write one to a path.
     """
 
     figures: dict[str, Figure]
@@ -128,9 +141,10 @@ def cpu_seconds(function: Callable, *args: Any) -> float:
 
 
 def draw_classical(ax: Axes, solutions: Iterable[Any]) -> None:
-    """Draw SciPy's solutions on top of ours."""
+    """Draw those of SciPy's solutions that it did not give up, on top of ours."""
     for solution in solutions:
-        ax.plot(*solution.sol(TIMES)[:2], "--", color=SCIPY, linewidth=1.2, zorder=4)
+        if solution.success:
+            ax.plot(*solution.sol(TIMES)[:2], "--", color=SCIPY, linewidth=1.2, zorder=4)
 
 
 def explain_curves(ax: Axes, where: Any) -> None:

@@ -63,7 +63,7 @@ def test_what_takes_too_long_is_extrapolated():
             return np.concatenate([y[2:], 0 * y[2:]])
 
     bases = np.zeros(2), np.ones(2)
-    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), bases, Settings(), 0.0)
+    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), bases, 0.0)
     assert found["extrapolated"]
     assert found["sample"] == 2  # one from each end of the descent
     assert found["seconds"] > 0
