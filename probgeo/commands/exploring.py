@@ -15,18 +15,21 @@ from probgeo.explorer.scene import Scene
 
 def scene_of(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Scene:
     """The scene that was asked for."""
-    if arguments.example is None:
-        return _of_table(arguments, tell)
-    for name in ("colour", "header", "components", "rho", "dimensions"):
-        if getattr(arguments, name) is not None:
-            raise InputError(f"--{name} is for a table: leave out --example")
-    return EXAMPLES[arguments.example]()
-
-
-def _of_table(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Scene:
+    if arguments.example is not None:
+        for name in ("colour", "header", "components", "rho", "dimensions"):
+            if getattr(arguments, name) is not None:
+                raise InputError(f"--{name} is for a table: leave out --example")
+        return EXAMPLES[arguments.example]()
     table = read_table(arguments.data, arguments.header)
     rows = sampled(len(table.values), arguments.sample, arguments.seed)
-    table, colours = _without(table.take(rows), arguments.colour)
+    table, colours = table.take(rows), {}
+    if (colour := arguments.colour) is not None:
+        if colour not in table.columns:
+            raise InputError(f"--colour must be one of {', '.join(table.columns)}, got {colour!r}")
+        k = table.columns.index(colour)
+        colours[colour] = table.values[:, k]
+        rest = np.delete(np.arange(len(table.columns)), k)
+        table = table.only(rest)
     table = table.without_constants()
     for note in table.notes:
         tell(note)
@@ -36,13 +39,11 @@ def _of_table(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Sce
             f"{len(rows)} of {arguments.dimensions or table.values.shape[1]}"
         )
     tell(f"learning a metric from {len(rows)} points")
-    options = (arguments.components, arguments.rho, arguments.dimensions, arguments.seed)
     with heard() as warned:
-        space = Space.learn(table, *options)
+        space = Space.learn(table, arguments.components, arguments.rho, arguments.dimensions, arguments.seed)
     for line in warned:
         tell(f"warning: {line}")
     points = space.coordinates(table)
-    learning = "metrics.from_mixture(X, {components}, rho={rho}, seed=SEED)"
     return Scene(
         np.ascontiguousarray(points.values),
         points.columns,
@@ -51,20 +52,9 @@ def _of_table(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Sce
         rho=float(space.metric.rho),
         colours=colours,
         recipe=_recipe(arguments, table, rows),
-        learning=learning.replace("SEED", str(arguments.seed)),
+        learning=f"metrics.from_mixture(X, {{components}}, rho={{rho}}, seed={arguments.seed})",
         view="coordinates" if points.values.shape[1] == 2 else "principal",
     )
-
-
-def _without(table: Table, column: str | None) -> tuple[Table, dict[str, np.ndarray]]:
-    """The table without the column that is a colour only."""
-    if column is None:
-        return table, {}
-    if column not in table.columns:
-        raise InputError(f"--colour must be one of {', '.join(table.columns)}, got {column!r}")
-    k = table.columns.index(column)
-    rest = (*table.columns[:k], *table.columns[k + 1 :])
-    return (Table(np.delete(table.values, k, axis=1), rest, table.notes), {column: table.values[:, k]})
 
 
 def _recipe(arguments: argparse.Namespace, table: Table, rows: np.ndarray) -> str:
@@ -80,9 +70,8 @@ def _recipe(arguments: argparse.Namespace, table: Table, rows: np.ndarray) -> st
         lines.append(f"if len(X) > {len(rows)}:\n    X = X[np.sort({chosen})]")
     if arguments.dimensions is not None:
         lines += [
-            "X = X - X.mean(axis=0)",
-            f"basis = np.linalg.svd(X, full_matrices=False)[2][:{arguments.dimensions}]",
-            "basis *= np.sign(basis[range(len(basis)), np.argmax(np.abs(basis), axis=1)])[:, None]",
-            "X = X @ basis.T",
+            "from sklearn.decomposition import PCA",
+            "",
+            f'X = PCA({arguments.dimensions}, svd_solver="full").fit_transform(X)',
         ]
     return "\n".join(lines)
