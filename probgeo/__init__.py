@@ -1,7 +1,7 @@
 """Statistics on learned Riemannian manifolds with honest error bars.
 
-Names are imported on first use: neither JAX, PyTorch nor scikit-learn is loaded before it is
-needed, and importing probgeo changes nothing outside of it.
+Names are imported on first use: neither JAX, PyTorch nor scikit-learn is loaded before it is needed, and importing
+probgeo changes nothing outside of it.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
 """How the computing half of the library is compiled: small loops, once, kept in Numba's cache.
 
-A loop is a leaf: flat float64 arrays in, arrays out, no options beyond numbers. Numba keeps what it
-compiles beside the source, or in the user's cache folder where that cannot be written.
+A loop is a leaf: flat float64 arrays in, arrays out, no options beyond numbers. Numba keeps what it compiles beside the
+source, or in the user's cache folder where that cannot be written.
 """
 
 import warnings

@@ -3,8 +3,8 @@
 The rows of all members of a batch stand one after the other; member m has the rows
 `offsets[m] : offsets[m + 1]`. There is no padding, so that nobody pays for the longest curve.
 
-`in_chunks` is the one place that divides work: to bound memory, to use all cores (compiled loops
-release the GIL) or the machines that joblib knows of, and to show progress.
+`in_chunks` is the one place that divides work: to bound memory, to use all cores (compiled loops release the GIL) or
+the machines that joblib knows of, and to show progress.
 """
 
 import os
@@ -106,8 +106,8 @@ def in_chunks(
 ) -> list[Result]:
     """`work(members)` for all of `count` members, a chunk at a time: results in order.
 
-    Which members share a chunk depends on `count` alone, never on who works on it: users' functions
-    may round differently in other company.
+    Which members share a chunk depends on `count` alone, never on who works on it: users' functions may round
+    differently in other company.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def in_chunks(
     least : int
         Fewest members that are worth a chunk of their own.
     travels : bool
-        Whether other processes may do it, where a back end of joblib says so. What `work` writes
-        elsewhere than in its result would be lost.
+        Whether other processes may do it, where a back end of joblib says so. What `work` writes elsewhere than in its
+        result would be lost.
     progress : bool, optional
         Whether to show a progress bar. By default in a terminal, if it takes long.
     unit : str
@@ -196,8 +196,8 @@ def members_at_a_time(bytes_each: float, memory: int = 2**28) -> int:
 def who_works() -> tuple[int, bool]:
     """How many workers there are, and whether they are other processes than this one.
 
-    As `n_jobs` or an active `joblib.parallel_config` say. By default threads: `PROBGEO_THREADS`, or
-    one for every core at hand, but one only where joblib runs several callers at a time.
+    As `n_jobs` or an active `joblib.parallel_config` say. By default threads: `PROBGEO_THREADS`, or one for every core
+    at hand, but one only where joblib runs several callers at a time.
     """
     if _inside.get():
         return 1, False
@@ -224,8 +224,8 @@ def _default_threads() -> int:
 class _BlasOnOneThread:
     """Within, matrix products use one thread: those of curves are too small to be shared.
 
-    OpenBLAS on two threads took up to a hundred times as long for products of 50 x 50 matrices.
-    Entered by many threads at a time, the first sets the number and the last restores it.
+    OpenBLAS on two threads took up to a hundred times as long for products of 50 x 50 matrices. Entered by many threads
+    at a time, the first sets the number and the last restores it.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Results in files: arrays as they are, and a description of what they belong to. No pickle.
 
-A file is one of NumPy's archives (.npz). Nothing in it is ever executed: classes and functions are
-named, and only those of probgeo and JAX, or ones that the reader hands over, are looked up.
+A file is one of NumPy's archives (.npz). Nothing in it is ever executed: classes and functions are named, and only
+those of probgeo and JAX, or ones that the reader hands over, are looked up.
 """
 
 import dataclasses
@@ -43,8 +43,8 @@ def save(result: Any, path: str | Path) -> Path:
     result : Curve, Geodesic, Gaussian, Manifold, metric, solver or estimator
         Or a list, tuple or dict of such things.
     path : str or Path
-        `.npz` is added if there is no such ending. The file is there when all of it is written:
-        whoever is interrupted keeps the one that was there before.
+        `.npz` is added if there is no such ending. The file is there when all of it is written: whoever is interrupted
+        keeps the one that was there before.
 
     Returns
     -------
@@ -93,8 +93,7 @@ def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
     ----------
     path : str or Path
     known : classes and functions
-        Those of your own that the result is made of, for instance the function of a metric. A file
-        only names them.
+        Those of your own that the result is made of, for instance the function of a metric. A file only names them.
     """
     own = {_name(x): x for x in _as_known(known)}
     structure, arrays = _read(_as_path(path))

@@ -44,8 +44,8 @@ class Cost:
 def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = None, limit: float = 20.0) -> Cost:
     """What `distance_matrix` of these arguments costs.
 
-    Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least.
-    Time is that of the processor, so that others who work on the machine hardly matter.
+    Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least. Time is that of the
+    processor, so that others who work on the machine hardly matter.
 
     Examples
     --------

@@ -4,8 +4,8 @@
     shard-000017.npz    what one chunk of pairs came to
     mean.npy, ...       all of them, once they are gathered
 
-A file is there when all of it is written, and has checksums. So whoever does the job looks at what
-is there and does the rest, and who was killed has lost no more than the chunk he was at.
+A file is there when all of it is written, and has checksums. So whoever does the job looks at what is there and does
+the rest, and who was killed has lost no more than the chunk he was at.
 """
 
 import hashlib
@@ -120,8 +120,8 @@ class Job:
     def pairs(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows i, j of X and Y (of X without Y) of the pairs in a chunk.
 
-        Chunks take pairs from everywhere, so that all cost about as much: steps of the golden ratio
-        of their count lead through all of them.
+        Chunks take pairs from everywhere, so that all cost about as much: steps of the golden ratio of their count lead
+        through all of them.
         """
         count = self.count
         step = max(1, round((5**0.5 - 1) / 2 * count))

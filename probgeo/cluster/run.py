@@ -42,8 +42,8 @@ def distance_matrix(
 ) -> Distances:
     """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself, in a folder.
 
-    What was begun there is continued: the same call after a crash, an interruption or on a full
-    disk does what is missing. The numbers do not depend on who computes them.
+    What was begun there is continued: the same call after a crash, an interruption or on a full disk does what is
+    missing. The numbers do not depend on who computes them.
 
     Parameters
     ----------
@@ -52,8 +52,7 @@ def distance_matrix(
     out : str or Path
         Folder for the job, its shards and, in the end, `mean.npy`, `std.npy` and `converged.npy`.
     client : dask.distributed.Client, optional
-        Whose workers do it; by default threads of this process do. The folder need not be visible
-        to the workers.
+        Whose workers do it; by default threads of this process do. The folder need not be visible to the workers.
     chunk : int, optional
         Pairs of a shard.
     retries : int
@@ -105,8 +104,8 @@ def map_pairs(
     Parameters
     ----------
     function : function of a batch of geodesics
-        It returns an array with a row for each of them, or several by name. Geodesics that did not
-        converge are among them, as their `converged` says.
+        It returns an array with a row for each of them, or several by name. Geodesics that did not converge are among
+        them, as their `converged` says.
 
     The others are those of `distance_matrix`.
 
@@ -205,8 +204,8 @@ def complete(
 def by_dask(task: Task, numbers: list[int], client: Any, retries: int) -> Iterator[tuple[int, Values]]:
     """Chunks as the workers of a Dask cluster finish them.
 
-    Dask does again what it knows to be lost with a worker. We do again what it gave up, because the
-    task itself was lost with the last worker that had it, or workers died of a chunk repeatedly.
+    Dask does again what it knows to be lost with a worker. We do again what it gave up, because the task itself was
+    lost with the last worker that had it, or workers died of a chunk repeatedly.
     """
     from distributed import KilledWorker, as_completed
 

@@ -15,8 +15,8 @@ from probgeo._checks import as_whole_number
 class Explorer:
     """A page that is being served: `address` says where.
 
-    `with` and `stop()` end it, `wait()` waits until it has ended, by itself when no tab has been
-    open for `linger` seconds: reloading takes one or two. In a notebook it shows itself in a frame.
+    `with` and `stop()` end it, `wait()` waits until it has ended, by itself when no tab has been open for `linger`
+    seconds: reloading takes one or two. In a notebook it shows itself in a frame.
     """
 
     def __init__(self, scene: Any, port: int = 0, linger: float = 20.0) -> None:
@@ -118,8 +118,8 @@ def explore(
     X : array (P, D), or DataFrame
         D is at least 2; of more, the page shows two coordinates or two principal components.
     manifold : Manifold or metric, optional
-        By default a metric is learned from a mixture of Gaussians (`metrics.from_mixture`), and
-        the page can change how many.
+        By default a metric is learned from a mixture of Gaussians (`metrics.from_mixture`), and the page can change how
+        many.
     colour : array (P,), optional
         What points are coloured by at first; the page offers the columns of X too.
     components : int, optional
@@ -133,8 +133,7 @@ def explore(
     open_browser : bool, optional
         By default, unless in a notebook, where the result shows itself in a frame.
     wait : bool, optional
-        Whether to return only after the page was closed: by default in a script, which would end
-        and the page with it.
+        Whether to return only after the page was closed: by default in a script, which would end and the page with it.
 
     Returns
     -------

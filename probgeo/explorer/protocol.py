@@ -1,7 +1,7 @@
 """Messages from the page: JSON objects with a `kind`, and all that kind has, within bounds.
 
-Whatever comes is checked here before anything is done with it; what fails is refused with a
-`RefusedError` that names the field, what was given and what would be right.
+Whatever comes is checked here before anything is done with it; what fails is refused with a `RefusedError` that names
+the field, what was given and what would be right.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The local server: one page and one WebSocket, for those who know the token in the address.
 
-Each tab has three workers, so that neither a mean nor a background blocks geodesics. Of every kind
-of message only the latest waits, and nothing is computed before the answer to the last one has been
+Each tab has three workers, so that neither a mean nor a background blocks geodesics. Of every kind of message only the
+latest waits, and nothing is computed before the answer to the last one has been
 taken: a slow tab gets fewer answers, not older ones.
 """
 
@@ -18,7 +18,6 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.status import WS_1008_POLICY_VIOLATION
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from probgeo.explorer.pictures import decoder
 from probgeo.explorer.protocol import RefusedError, parsed
 from probgeo.explorer.scene import Scene
 from probgeo.explorer.session import Session, Stopped, as_text
@@ -30,51 +29,33 @@ BUSY_WITH = {
 }
 
 
-class Application:
-    """The page and its tabs.
+MOST_TABS, MOST_ERRORS = 8, 100  # at a time, and refused messages of one of them: no page of ours makes that many
 
-    Attributes
-    ----------
-    token : str
-        Random; part of every address.
-    end : function
-        Called when no tab has been open for `linger` seconds.
-    most_tabs, most_errors : int
-        Tabs at a time, and refused messages of one of them: no page of ours makes that many.
+
+class Application:
+    """The page of a scene and its tabs; `end` is called when no tab has been open for `linger` seconds.
+
+    `token` is random, and part of every address.
     """
 
-    def __init__(
-        self,
-        scene: Scene,
-        port: int,
-        linger: float,
-        end: Callable[[], None],
-        most_tabs: int = 8,
-        most_errors: int = 100,
-    ) -> None:
+    def __init__(self, scene: Scene, port: int, linger: float, end: Callable[[], None]) -> None:
         self.scene, self.linger, self.end = scene, linger, end
-        self.most_tabs, self.most_errors = most_tabs, most_errors
-        self.decoder = decoder(scene)
+        _ = scene.decoder  # what cannot be drawn is refused before anything is served
         self.token = secrets.token_urlsafe(16)
         self.tabs = self.changes = 0
         self.hosts = tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
-        routes = [Route("/{token}/", self.page), WebSocketRoute("/{token}/socket", self.socket)]
-        self.app = Starlette(routes=routes)
+        self.app = Starlette(routes=[Route("/{token}/", self.page), WebSocketRoute("/{token}/socket", self.socket)])
         self.app.router.redirect_slashes = False
 
     def local(self, asked: HTTPConnection, origins: tuple[int, ...]) -> bool:
         """Whether it was asked of this address, by a page from here, with so many origins.
 
-        A name that someone else's server resolves to 127.0.0.1 is stopped by `Host`, another page
-        in the same browser by `Origin`.
+        A name that someone else's server resolves to 127.0.0.1 is stopped by `Host`, another page in the same browser
+        by `Origin`.
         """
         host, origin = asked.headers.getlist("host"), asked.headers.getlist("origin")
-        return (
-            len(host) == 1
-            and host[0] in self.hosts
-            and len(origin) in origins
-            and all(one in [f"http://{host}" for host in self.hosts] for one in origin)
-        )
+        known = {f"http://{name}" for name in self.hosts}
+        return len(host) == 1 and host[0] in self.hosts and len(origin) in origins and known.issuperset(origin)
 
     def knows(self, asked: HTTPConnection) -> bool:
         """Whether the token is right, told in the same time whatever it is."""
@@ -90,24 +71,22 @@ class Application:
 
     async def socket(self, websocket: WebSocket) -> None:
         allowed = self.local(websocket, origins=(1,)) and self.knows(websocket)
-        if not allowed or self.tabs >= self.most_tabs:
+        if not allowed or self.tabs >= MOST_TABS:
             return await websocket.close(WS_1008_POLICY_VIOLATION)
-        self._count(1)
+        self.tabs += 1
+        self.changes += 1
         try:
             await websocket.accept()
-            await Tab(websocket, self).talk()
+            await Tab(websocket, self.scene).talk()
         except RefusedError:
             await websocket.close(WS_1008_POLICY_VIOLATION)
         except WebSocketDisconnect:
             pass
         finally:
-            self._count(-1)
+            self.tabs -= 1
+            self.changes += 1
             later = asyncio.get_running_loop().call_later
             later(self.linger, self._end_unless_changed, self.changes)
-
-    def _count(self, more: int) -> None:
-        self.tabs += more
-        self.changes += 1
 
     def _end_unless_changed(self, changes: int) -> None:
         if not self.tabs and self.changes == changes:
@@ -117,14 +96,14 @@ class Application:
 class Tab:
     """What goes on between one tab and its session."""
 
-    def __init__(self, websocket: WebSocket, application: Application) -> None:
-        self.websocket, self.errors_left = websocket, application.most_errors
+    def __init__(self, websocket: WebSocket, scene: Scene) -> None:
+        self.websocket, self.errors_left = websocket, MOST_ERRORS
         loop = asyncio.get_running_loop()
 
         def tell(news: dict[str, Any]) -> None:
             asyncio.run_coroutine_threadsafe(self.send(as_text(news)), loop)
 
-        self.session = Session(application.scene, application.decoder, tell)
+        self.session = Session(scene, tell)
         self.sending = asyncio.Lock()
         self.waiting: dict[str, dict[str, Any]] = {worker: {} for worker in WORKERS}
         self.arrived = {worker: asyncio.Event() for worker in WORKERS}

@@ -1,7 +1,7 @@
 """What one tab is told: each message answered from what it says itself.
 
-The page owns the state, ends and sliders and all, and sends it with every question. So tabs cannot
-confuse each other, and undo is the page's business alone.
+The page owns the state, ends and sliders and all, and sends it with every question. So tabs cannot confuse each other,
+and undo is the page's business alone.
 """
 
 import json
@@ -24,17 +24,17 @@ from probgeo.ode.curve import ConvergenceWarning
 
 
 class Effort(NamedTuple):
-    """How hard to search, and how much to draw: draws, points of a curve, decoded pictures."""
+    """How hard to search, and how many samples of how many points to draw."""
 
     thoroughness: str
     samples: int
     times: int
-    pictures: int
 
 
-# How much is drawn: coarse answers must be many, fine ones good to look at. A coarse answer of two
-# moons is 10 kB and takes 6 ms of one core, 10 if each is searched for.
-COARSE, FINE = Effort("normal", 16, 28, 0), Effort("thorough", 40, 120, 7)
+# Coarse answers must be many, fine ones good to look at. A coarse answer of two moons is 10 kB and takes 6 ms of one
+# core, 10 if each is searched for.
+COARSE, FINE = Effort("normal", 16, 28), Effort("thorough", 40, 120)
+SEARCH_EVERY = 4  # coarse answers, as a drag leads to other minima; the others follow the curve before
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the user has asked for it
@@ -42,32 +42,19 @@ class Stopped(Exception):  # noqa: N818 - not an error: the user has asked for i
 
 
 class Session:
-    """Answers for one tab; `tell` sends what is known on the way.
+    """Answers for one tab; `tell` sends what is known on the way."""
 
-    Attributes
-    ----------
-    search_every : int
-        Of so many coarse answers one is searched for: a drag leads to other minima. The others
-        follow the curve before.
-    """
-
-    def __init__(
-        self,
-        scene: Scene,
-        decoder: dict[str, Any] | None = None,
-        tell: Callable[[dict[str, Any]], None] = print,
-        search_every: int = 4,
-    ) -> None:
-        self.scene, self.decoder, self.tell = scene, decoder, tell
-        self.search_every, self.followed = search_every, 0  # answers since the last search
+    def __init__(self, scene: Scene, tell: Callable[[dict[str, Any]], None] = print) -> None:
+        self.scene, self.tell = scene, tell
         self.last: Geodesic | None = None
+        self.followed = 0  # answers since the last search
         self.wanted = Event()  # whether what takes long is still wanted
         # each answer says itself whether it converged
         warnings.filterwarnings("ignore", category=ConvergenceWarning, module="probgeo.explorer")
 
     def welcome(self) -> dict[str, Any]:
         scene = self.scene
-        same = ("title", "columns", "components", "most_components", "tolerance", "view")
+        same = ("title", "columns", "components", "most_components", "tolerance", "view", "decoder")
         return {
             "kind": "welcome",
             **{name: getattr(scene, name) for name in same},
@@ -75,11 +62,10 @@ class Session:
             "dimension": scene.X.shape[1],
             "colours": [*scene.colours, *scene.columns],
             "rho": scene.rho if scene.has_rho else None,
-            "decoder": self.decoder,
         }
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a message that was checked."""
+        """The answer to a message that was checked, as the method of its kind finds it."""
         return getattr(self, f"_{message['kind']}")(message)
 
     def _geodesic(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -88,11 +74,11 @@ class Session:
         manifold = self._manifold(message, effort.thoroughness)
         a, b = uncertain_ends(view, message["ends"], message["spreads"])
         t = np.linspace(0.0, 1.0, effort.times)
-        best, others = self._shortest(manifold, a, b, fine), []
+        best = self._shortest(manifold, a, b, fine)
+        others = []
         if fine:
             curves = manifold.minima(a, b)
-            others = [curves[k] for k in range(1, len(curves.mean_length))]
-        errors = {name: best.measure(source=name) for name in ("total", "numerical", "boundary")}
+            others = [curves[k] for k in range(1, len(curves))]
         answer = {
             "fine": fine,
             "mean": _path(view, best.mean(t)),
@@ -106,20 +92,20 @@ class Session:
                 {"path": _path(view, other.mean(t)), "gap": _finite(other.mean_length / best.mean_length - 1.0)}
                 for other in others
             ],
-            **{name: _finite(length.std) for name, length in errors.items()},
         }
-        if effort.pictures and self.decoder:
-            x = best.mean(np.linspace(0.0, 1.0, effort.pictures))
-            answer["strip"] = pictures.decoded(self.scene, x, self.decoder)
+        for source in ("total", "numerical", "boundary"):
+            answer[source] = _finite(best.measure(source=source).std)
+        if fine and self.scene.decoder:
+            answer["strip"] = self.scene.decoded(best.mean(np.linspace(0.0, 1.0, 7)))
         return answer
 
     def _shortest(self, manifold: Manifold, a: Gaussian, b: Gaussian, fine: bool) -> Geodesic:
         """Found by a search, or, while an end is dragged, mostly from the curve before."""
-        guess, self.followed = self.last, self.followed + 1
-        if fine or self.followed >= self.search_every:
+        follows = not fine and self.followed < SEARCH_EVERY - 1
+        guess = self.last if follows else None
+        if guess is not None and guess.metric is not manifold.metric:
             guess = None
-        if guess is None or guess.metric is not manifold.metric:
-            self.followed, guess = 0, None
+        self.followed = 0 if guess is None else self.followed + 1
         best = manifold.geodesic(a, b, guess=guess)
         self.last = best if best.converged else None
         return best
@@ -141,11 +127,11 @@ class Session:
         metric = self.scene.metric(setting["components"], setting["rho"])
         return pictures.of_metric(metric, self._view(message), message["box"])
 
-    def _fan(self, message: dict[str, Any], directions: int = 24) -> dict[str, Any]:
+    def _fan(self, message: dict[str, Any]) -> dict[str, Any]:
         """Exponential maps of equally long vectors in all directions of the plane."""
         view, manifold = self._view(message), self._manifold(message)
         start = view.lift([message["at"]])[0]
-        angle = 2.0 * np.pi * np.arange(directions) / directions
+        angle = 2.0 * np.pi * np.arange(24) / 24
         v = np.stack([np.cos(angle), np.sin(angle)], axis=1) @ view.basis
         v *= message["reach"] / manifold.norm(start, v)[:, None]
         curves = manifold.shoot(start, v)
@@ -160,10 +146,10 @@ class Session:
         }
 
     def _look(self, message: dict[str, Any]) -> dict[str, Any]:
-        if self.decoder is None:
+        decoded = self.scene.decoded(self._view(message).lift([message["at"]]))
+        if not decoded:
             raise RefusedError("these data have nothing to decode")
-        x = self._view(message).lift([message["at"]])
-        return {"picture": pictures.decoded(self.scene, x, self.decoder)[0]}
+        return {"picture": decoded[0]}
 
     def _learn(self, message: dict[str, Any]) -> dict[str, Any]:
         self.scene.metric(message["components"], self.scene.rho)
@@ -203,7 +189,7 @@ class Session:
             "std": _rounded(mean.std),
             "converged": bool(pga.converged_),
             "message": str(pga.message_),
-            "pictures": (pictures.decoded(self.scene, mean.mean[None], self.decoder) if self.decoder else []),
+            "pictures": self.scene.decoded(mean.mean[None]),
         }
 
     def _snippet(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -244,11 +230,11 @@ def _ellipse(view: View, gaussian: Gaussian) -> list[float]:
     return pictures.ellipse(view.project(gaussian.mean), np.nan_to_num(cov))
 
 
-def _rounded(x: np.ndarray, digits: int = 5) -> list[Any]:
-    """As many digits as can be seen; zero for what is not finite, as JSON has no word for it."""
+def _rounded(x: np.ndarray) -> list[Any]:
+    """Six digits, more than can be seen; zero for what is not finite, as JSON has no word for it."""
     x = np.where(np.isfinite(x), x, 0.0)
     size = float(np.max(np.abs(x), initial=1e-300))
-    return np.round(x, digits - math.floor(math.log10(size))).tolist()
+    return np.round(x, 5 - math.floor(math.log10(size))).tolist()
 
 
 def _finite(x: Any) -> float | None:

@@ -1,10 +1,9 @@
 """Errata: the printed geodesic equation against the right one.
 
 Left: curves between two points, under a metric learned from the grey data. The printed Eq. 2 merges
-two terms of the Euler-Lagrange equations that agree only in one dimension; its solutions (dashed)
-are not geodesics. Right: how much longer each curve is than the shortest of the three, over many
-pairs of points. Both equations conserve the speed, so that a test of constant speed does not tell
-them apart.
+two terms of the Euler-Lagrange equations that agree only in one dimension; its solutions (dashed) are not geodesics.
+Right: how much longer each curve is than the shortest of the three, over many pairs of points. Both equations conserve
+the speed, so that a test of constant speed does not tell them apart.
 """
 
 from functools import partial

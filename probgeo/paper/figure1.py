@@ -3,8 +3,8 @@
 Grey: points whose distribution makes a Riemannian manifold. Black: two ends. Red: the mean of the
 posterior over geodesics between them, dashed where the solver says that it is not converged.
 Green: samples. Orange: where the ODE was evaluated, N times. Upper row: the paper's solver, from no
-evaluation at all (a bridge of the prior between the ends). Lower row: the default solver of probgeo
-with so many nodes; in its last panel it chose N for itself.
+evaluation at all (a bridge of the prior between the ends). Lower row: the default solver of probgeo with so many nodes;
+in its last panel it chose N for itself.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 
 Grey: data. Red: means of the probabilistic solver, dashed where it says that it has not converged.
 Green: 30 samples of each. Orange, dashed: SciPy's solve_bvp, where it says that it has. The curve
-at the top right ends in a point that is known only up to the ellipse of two standard deviations,
-which classical solvers cannot take.
+at the top right ends in a point that is known only up to the ellipse of two standard deviations, which classical
+solvers cannot take.
 """
 
 import matplotlib.pyplot as plt

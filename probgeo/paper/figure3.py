@@ -1,11 +1,10 @@
 """Fig. 3, left and centre: geodesics from the mean of a thousand ones, and the principal geodesic.
 
-Each dot is an image of the digit 1 in its first two principal components. Left: geodesics from the
-mean to some of them. Centre, here right: the first principal geodesic, two standard deviations
-each way. Red: mean of the probabilistic solver; green: samples; orange, dashed: SciPy's solve_bvp
-with the deterministic algorithms. Black: the mean. Above the paper's solver, of which mean and
-principal geodesic are those of the first 300 images, as it takes long; below the default, with all.
-Comparable are means less than 5 % of a standard deviation of the data apart, and directions less
+Each dot is an image of the digit 1 in its first two principal components. Left: geodesics from the mean to some of
+them. Centre, here right: the first principal geodesic, two standard deviations each way. Red: mean of the probabilistic
+solver; green: samples; orange, dashed: SciPy's solve_bvp with the deterministic algorithms. Black: the mean. Above the
+paper's solver, of which mean and principal geodesic are those of the first 300 images, as it takes long; below the
+default, with all. Comparable are means less than 5 % of a standard deviation of the data apart, and directions less
 than 5 degrees.
 """
 

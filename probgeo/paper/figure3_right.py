@@ -1,12 +1,11 @@
 """Fig. 3, right: run time of a mean, by the number of dimensions.
 
-Mean of 100 images of the digit 1 in their first D principal components, five iterations of Eq. 5.
-CPU seconds, everything compiled before. The default solver has all of the images in all dimensions,
-the paper's only in few, since it costs (20 D)^3 a geodesic. SciPy has all where that takes little;
-open symbols are extrapolated from a sample, half of it from the point where the descent begins,
-half from the one where it ends. Numbers beside the symbols are per cent of geodesics that failed,
-or that our solver flagged. The claim holds if a mean is at least twice as fast everywhere, and the
-ratio is largest where there are most dimensions.
+Mean of 100 images of the digit 1 in their first D principal components, five iterations of Eq. 5. CPU seconds,
+everything compiled before. The default solver has all of the images in all dimensions, the paper's only in few, since
+it costs (20 D)^3 a geodesic. SciPy has all where that takes little; open symbols are extrapolated from a sample, half
+of it from the point where the descent begins, half from the one where it ends. Numbers beside the symbols are per cent
+of geodesics that failed, or that our solver flagged. The claim holds if a mean is at least twice as fast everywhere,
+and the ratio is largest where there are most dimensions.
 """
 
 import time

@@ -1,11 +1,10 @@
 """Fig. 4: lengths of the geodesics of Fig. 3, with their error bars, against SciPy.
 
-Every dot is a geodesic from the mean to an image. Above: its length by the probabilistic solver
-against that by SciPy's solve_bvp at a tolerance of 1e-9, which is taken for the truth. Below: the
-difference, relative to the length, with bars of two standard deviations; light where the solver
-flags the curve. In the last column the default solver has three nodes, and no more. Bars reflect
-the error if two standard deviations cover it in at least 90 % of cases, and if the mean of its
-square, over the variance (the normalised squared error), is between 0.3 and 3.
+Every dot is a geodesic from the mean to an image. Above: its length by the probabilistic solver against that by SciPy's
+solve_bvp at a tolerance of 1e-9, which is taken for the truth. Below: the difference, relative to the length, with bars
+of two standard deviations; light where the solver flags the curve. In the last column the default solver has three
+nodes, and no more. Bars reflect the error if two standard deviations cover it in at least 90 % of cases, and if the
+mean of its square, over the variance (the normalised squared error), is between 0.3 and 3.
 """
 
 import matplotlib.pyplot as plt

@@ -1,12 +1,11 @@
 """Fig. 5: how long each geodesic takes, against SciPy, by its length.
 
-CPU milliseconds of geodesics of Fig. 3, solved one at a time. Above: our solver against SciPy's
-solve_bvp; the colour is the length of the curve. Below: how many times faster we are, by length.
-The dashed line is what one geodesic takes us if all are solved in one batch. Our times include the
-posterior over curve and length. An order of magnitude is here a factor of at least five, in one
-batch as well as one at a time (partly: in one of them). The run time is almost
-unaffected by the length if nineteen of twenty curves take at most twice as long as the median, and
-if that is less than with SciPy.
+CPU milliseconds of geodesics of Fig. 3, solved one at a time. Above: our solver against SciPy's solve_bvp; the colour
+is the length of the curve. Below: how many times faster we are, by length. The dashed line is what one geodesic takes
+us if all are solved in one batch. Our times include the posterior over curve and length. An order of magnitude is here
+a factor of at least five, in one batch as well as one at a time (partly: in one of them). The run time is almost
+unaffected by the length if nineteen of twenty curves take at most twice as long as the median, and if that is less than
+with SciPy.
 """
 
 from functools import partial

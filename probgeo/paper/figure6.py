@@ -1,13 +1,11 @@
 """Fig. 6: the first principal geodesic of body shapes under a metric that knows about bellies.
 
-Bodies at the mean (centre) and three standard deviations of the data along the first principal
-geodesic each way, six samples of the posterior at each. Above the default solver, from the front;
-below, from the front and from the side, the paper's solver with five evaluations from the same mean
-and in the same direction, whose samples differ so much that it can be seen (by a centimetre of the
-belly, which is what the claim asks for).
-The metric comes from seven clusters of belly circumference, one diagonal LMNN metric each, so that
-the geodesic follows what changes with the belly. The plot on its own shows the circumference along
-the geodesic, with a band of two numerical standard deviations.
+Bodies at the mean (centre) and three standard deviations of the data along the first principal geodesic each way, six
+samples of the posterior at each. Above the default solver, from the front; below, from the front and from the side, the
+paper's solver with five evaluations from the same mean and in the same direction, whose samples differ so much that it
+can be seen (by a centimetre of the belly, which is what the claim asks for). The metric comes from seven clusters of
+belly circumference, one diagonal LMNN metric each, so that the geodesic follows what changes with the belly. The plot
+on its own shows the circumference along the geodesic, with a band of two numerical standard deviations.
 """
 
 import matplotlib.pyplot as plt

@@ -15,7 +15,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from probgeo import Gaussian, Manifold, PrincipalGeodesics, data, metrics
 from probgeo.explorer import Explorer, explore
 from probgeo.explorer.examples import EXAMPLES, moons
-from probgeo.explorer.pictures import decoder
 from probgeo.explorer.protocol import RefusedError, kinds, longest, parsed
 from probgeo.explorer.session import Session
 from tests.explorer.client import CERTAIN, ENDS, SETTING, SHOWN, Client
@@ -197,11 +196,11 @@ def test_the_snippet_computes_what_is_shown(client, spreads, rows):
 @pytest.mark.parametrize("name", ["digits", "ones", "bodies"])
 def test_examples_decode_what_is_under_the_cursor(name):
     scene = EXAMPLES[name]()
-    session = Session(scene, decoder(scene))
+    session = Session(scene)
     setting = {**SETTING, "components": scene.components, "view": "principal"}
     message = {"kind": "look", "serial": 1, "setting": setting, "at": [0.0, 0.0]}
     picture = session.answer(parsed(json.dumps(message), scene))["picture"]
-    known = session.decoder
+    known = scene.decoder
     numbers = 2 * 3756 * 3 if known["kind"] == "mesh" else known["width"] * known["height"]
     assert len(picture) == 4 * -(-numbers // 3)
     space = {}
