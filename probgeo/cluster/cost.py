@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import Task, lengths
+from probgeo.cluster.run import Work, lengths
 from probgeo.geometry import Manifold
 
 
@@ -56,17 +56,16 @@ def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = N
     """
     job = Job.of(manifold, X, Y, chunk=chunk)
     parts = replace(job, chunk=min(256, job.count))
-    task = Task(parts, manifold, lengths)
+    work = Work(parts, manifold, lengths)
     lengths(manifold, *(points[:2] for points in parts.ends(0)))  # loads what is compiled
     began, each, good = time.monotonic(), [], []
     for number in range(min(8, parts.chunks)):
         start = time.process_time()
-        found = task(number)
+        found = work(number)
         each.append((time.process_time() - start) / len(found["mean"]))
         good.append(found["converged"].mean())
         if number and time.monotonic() - began > limit:
             break
     error = np.std(each, ddof=1) / np.sqrt(len(each)) if len(each) > 1 else np.inf
-    size = 17 * int(np.prod(job.shape))
-    lost = 1.0 - float(np.mean(good))
-    return Cost(job.count, float(np.mean(each)), float(error), lost, job.chunk, size)
+    size = 17 * int(np.prod(job.shape))  # two numbers and a truth value a pair
+    return Cost(job.count, float(np.mean(each)), float(error), 1.0 - float(np.mean(good)), job.chunk, size)

@@ -33,8 +33,7 @@ def answer(arguments: argparse.Namespace, bar: bool) -> list[str]:
     if arguments.shard is None:
         return gathered(out)
     i, n = arguments.shard
-    there = sum(job.shard(out, k).exists() for k in range(job.chunks))
-    done = f"shard {i}/{n} is done, {there} of {job.chunks} chunks are there"
+    done = f"shard {i}/{n} is done, {len(job.done(out))} of {job.chunks} chunks are there"
     return [f"{done}; in the end: probgeo distances --gather {out}"]
 
 
