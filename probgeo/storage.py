@@ -9,10 +9,8 @@ import importlib
 import json
 import os
 import secrets
-import tokenize
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,11 +26,6 @@ KINDS = {  # how other files begin
     b"\x80": "it is a pickle, which could make anything happen and is not opened",
     b"\x93NUMPY": "it is a single array (.npy)",
 }
-DAMAGED = (  # what NumPy and JSON say to files that are not as they were written
-    *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError),
-    *(TypeError, AttributeError, IndexError, NotImplementedError, RuntimeError, SyntaxError),
-    *(tokenize.TokenError, MemoryError, OverflowError),
-)
 
 
 def save(result: Any, path: str | Path) -> Path:
@@ -95,13 +88,15 @@ def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
     known : classes and functions
         Those of your own that the result is made of, for instance the function of a metric. A file only names them.
     """
-    own = {_name(x): x for x in _as_known(known)}
+    listed = list(known) if isinstance(known, Iterable) else [known]
+    if not all(map(_is_function, listed)):
+        raise TypeError(f"known must be a list of classes and functions, got {known!r}")
     structure, arrays = _read(_as_path(path))
     try:
-        return _rebuild(structure, lambda k: arrays[str(k)], own)
+        return _rebuild(structure, arrays, {_name(x): x for x in listed})
     except NotFoundError as error:
         raise ValueError(f"{path} {error}") from error
-    except DAMAGED as error:
+    except Exception as error:
         raise ValueError(f"{path} was altered: its description does not fit ({error!r})") from error
 
 
@@ -109,13 +104,6 @@ def _as_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the name of a file, got {path!r}")
     return Path(path)
-
-
-def _as_known(known: Any) -> list:
-    listed = list(known) if isinstance(known, Iterable) else [known]
-    if not all(hasattr(x, "__qualname__") for x in listed):
-        raise TypeError(f"known must be a list of classes and functions, got {known!r}")
-    return listed
 
 
 def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
@@ -133,7 +121,7 @@ def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         structure = json.loads(str(arrays.pop(STRUCTURE))) if STRUCTURE in arrays else None
-    except DAMAGED as error:
+    except Exception as error:  # NumPy and JSON may say anything to files that are not as they were written
         if "pickle" in str(error):
             raise ValueError(f"{foreign}it has pickled objects, which are not opened") from error
         raise ValueError(f"{path} is damaged: {error}") from error
@@ -152,7 +140,7 @@ def _describe(value: Any, arrays: list[np.ndarray], where: str) -> Any:
         return value
     if is_traced(value):
         raise TypeError(f"{where} cannot be saved inside a JAX transformation: it has no value yet")
-    if isinstance(value, np.ndarray | np.generic) or _is_foreign_array(value):
+    if all(hasattr(value, name) for name in ("__array__", "dtype", "shape")):  # those of JAX and PyTorch become NumPy's
         return _describe_array(value, arrays, where)
     if isinstance(value, dict):
         pairs = [(_describe(k, arrays, where), v) for k, v in value.items()]
@@ -162,21 +150,25 @@ def _describe(value: Any, arrays: list[np.ndarray], where: str) -> Any:
             f"{where} cannot be saved: it is a module of PyTorch, which torch.save keeps; "
             "of curves, save what they are at some times"
         )
-    if hasattr(value, "_fields"):  # a named tuple
-        parts = {name: getattr(value, name) for name in value._fields}
-    elif isinstance(value, list | tuple):
-        items = [_describe(v, arrays, f"{where}[{k}]") for k, v in enumerate(value)]
-        return {type(value).__name__: items}
-    elif isinstance(value, type) or not hasattr(value, "__dict__") or _is_function(value):
-        return _describe_name(value, where)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return {type(value).__name__: [_describe(v, arrays, f"{where}[{k}]") for k, v in enumerate(value)]}
+    if isinstance(value, type) or not (hasattr(value, "__dict__") or hasattr(value, "_fields")) or _is_function(value):
+        name = _name(value)
+        if not _is_function(value) or "<" in name:  # of lambdas and functions within functions
+            raise TypeError(
+                f"{where} cannot be saved: {value!r} has no name by which it could be found again; "
+                "a function at the top of a file has one"
+            )
+        return {"function": name}
+    if hasattr(value, "_fields"):
+        names: Iterable[str] = value._fields
     elif dataclasses.is_dataclass(value) and not hasattr(value, "get_params"):
         # estimators have learned attributes beside their fields, others only cached ones
-        fields = [field.name for field in dataclasses.fields(value)]
-        parts = {name: getattr(value, name) for name in fields if hasattr(value, name)}
+        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
     else:
-        parts = vars(value)
-    described = {name: _describe(v, arrays, f"{where}.{name}") for name, v in parts.items()}
-    return {"class": _name(type(value)), "parts": described}
+        names = vars(value)
+    parts = {name: _describe(getattr(value, name), arrays, f"{where}.{name}") for name in names}
+    return {"class": _name(type(value)), "parts": parts}
 
 
 def _describe_array(value: Any, arrays: list[np.ndarray], where: str) -> Any:
@@ -190,21 +182,6 @@ def _describe_array(value: Any, arrays: list[np.ndarray], where: str) -> Any:
     return {"numpy": len(arrays) - 1, "scalar": isinstance(value, np.generic)}
 
 
-def _is_foreign_array(value: Any) -> bool:
-    """Whether it is an array of JAX or PyTorch, which comes back as one of NumPy."""
-    return hasattr(value, "__array__") and hasattr(value, "dtype") and hasattr(value, "shape")
-
-
-def _describe_name(value: Any, where: str) -> Any:
-    name = _name(value)
-    if not _is_function(value) or "<" in name:  # of lambdas and functions within functions
-        raise TypeError(
-            f"{where} cannot be saved: {value!r} has no name by which it could be found again; "
-            "a function at the top of a file has one"
-        )
-    return {"function": name}
-
-
 def _is_function(value: Any) -> bool:
     return callable(value) and hasattr(value, "__qualname__")
 
@@ -216,16 +193,16 @@ def _name(value: Any) -> str:
 # --- reading ---------------------------------------------------------------------------------
 
 
-def _rebuild(node: Any, array: Callable[[int], np.ndarray], own: dict[str, Any]) -> Any:
+def _rebuild(node: Any, arrays: dict[str, np.ndarray], own: dict[str, Any]) -> Any:
     if not isinstance(node, dict):
         return node
 
     def again(inner: Any) -> Any:
-        return _rebuild(inner, array, own)
+        return _rebuild(inner, arrays, own)
 
     match node:
         case {"numpy": k, "scalar": scalar}:
-            return array(k)[()] if scalar else array(k)
+            return arrays[str(k)][()] if scalar else arrays[str(k)]
         case {"texts": texts, "shape": shape}:
             return np.array(texts, dtype=object).reshape(shape)
         case {"dict": pairs}:
