@@ -13,17 +13,17 @@ import numpy as np
 
 from probgeo import data, metrics, plot
 from probgeo.paper.classical import NumpyMetric, by_solve_bvp, length_of
-from probgeo.paper.experiment import TIMES, Claim, Outcome, Progress, Settings, verdict
+from probgeo.paper.experiment import TIMES, Claim, Outcome, Settings, verdict
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
+def run(settings: Settings) -> Outcome:
     X = data.half_circle(200, noise=0.1, seed=settings.seed)
     plain = NumpyMetric(metrics.from_mixture(X, 5, rho=0.3, regularisation=0.02, seed=settings.seed))
     count = settings.choose(60, 20, 4)
     pairs = X[settings.rng.choice(len(X), (count, 2), replace=False)]
     equations = {"right": plain.field, "printed": partial(plain.field, printed=True)}
     solutions: dict[str, list] = {name: [] for name in equations}
-    for a, b in progress.over(pairs, "pairs"):
+    for a, b in pairs:
         for name, field in equations.items():
             solutions[name].append(by_solve_bvp(plain, a, b, 1e-4, field=field))
     solved = np.all([[s.success for s in found] for found in solutions.values()], axis=0)

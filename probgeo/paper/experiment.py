@@ -1,8 +1,7 @@
 """What an experiment is given, what it hands back, and what several of them draw alike."""
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -12,7 +11,6 @@ from matplotlib import pyplot as plt
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from tqdm.auto import tqdm
 
 from probgeo import kernels, plot, solvers
 
@@ -56,43 +54,6 @@ class Settings:
     @property
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
-
-
-class Progress:
-    """What an experiment is doing, on stderr: a line that changes if it is alone, else one at begin and end.
-
-    Without a label it keeps silent.
-    """
-
-    def __init__(self, label: str = "", alone: bool = False) -> None:
-        self.label = label
-        self.bar = tqdm(desc=label, bar_format="{desc} [{elapsed}]") if label and alone else None
-        if not self.bar:
-            self._write("begun")
-
-    def over(self, steps: Iterable[T], what: str) -> Iterator[T]:
-        """Go through steps, counting them."""
-        items = list(steps)
-        for k, item in enumerate(items, start=1):
-            self.say(f"{what} {k}/{len(items)}")
-            yield item
-
-    def say(self, what: str) -> None:
-        """Say what is being done now."""
-        if self.bar:
-            self.bar.set_description_str(f"{self.label}: {what}")
-
-    def close(self, how: str) -> None:
-        """Say how it ended."""
-        self.say(how)
-        if self.bar:
-            self.bar.close()
-        else:
-            self._write(how)
-
-    def _write(self, what: str) -> None:
-        if self.label:
-            tqdm.write(f"{self.label}: {what}", file=sys.stderr)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from probgeo import Curve, Manifold, data, kernels, metrics, plot, solvers
 from probgeo.gaussian import covariance_factor
 from probgeo.ode.kernels import Pinned
 from probgeo.paper.classical import NumpyMetric, reference_geodesic
-from probgeo.paper.experiment import TIMES, Claim, Outcome, Progress, Settings, movie, paper_solver, verdict
+from probgeo.paper.experiment import TIMES, Claim, Outcome, Settings, movie, paper_solver, verdict
 
 ANGLES = np.deg2rad([155, 25])
 ENDS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
@@ -24,14 +24,14 @@ LENGTHSCALE = 0.4
 Stage = tuple[np.ndarray, np.ndarray, np.ndarray]  # the mean (T, 2) of a posterior, two sets of samples (n, T, 2)
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
+def run(settings: Settings) -> Outcome:
     X = data.half_circle(150, noise=0.08, seed=settings.seed)
     metric = metrics.from_mixture(X, 4, rho=0.1, regularisation=0.02, seed=settings.seed)
     # evaluations of the paper's solver, nodes of the default one
     whole = (4, 16, 40), (4, 8, 16)
     numbers, nodes = settings.choose(whole, whole, ((16,), (16,)))
     solved: dict[str, list[Curve]] = {"paper": [], "default": []}
-    for N, n in progress.over(zip(numbers, nodes, strict=True), "evaluations"):
+    for N, n in zip(numbers, nodes, strict=True):
         solved["paper"].append(Manifold(metric, paper_solver(X, LENGTHSCALE, N)).geodesic(*ENDS))
         solved["default"].append(Manifold(metric, solvers.Markov(n_points=n)).geodesic(*ENDS))
     own = Manifold(metric).geodesic(*ENDS)

@@ -17,7 +17,6 @@ from probgeo.paper.experiment import (
     TOLERANCE,
     Claim,
     Outcome,
-    Progress,
     Settings,
     draw_classical,
     explain_curves,
@@ -31,12 +30,12 @@ TO = np.array([[-0.3, 0.95], [0.95, -0.5], [1.95, 0.3], [1.0, 0.1], [1.9, 0.9]])
 SPREAD = np.array([[0.02, 0.008], [0.008, 0.01]])
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
+def run(settings: Settings) -> Outcome:
     X = data.two_moons(200, noise=0.1, seed=settings.seed)
     metric = metrics.from_mixture(X, 6, rho=0.3, regularisation=0.02, seed=settings.seed)
     ends = Gaussian(TO, np.concatenate([np.zeros((4, 2, 2)), SPREAD[None]]))
     solved, numbers = {}, {}
-    for name, solver in progress.over((("paper's solver", paper_solver(X)), ("default solver", None)), "solver"):
+    for name, solver in (("paper's solver", paper_solver(X)), ("default solver", None)):
         curves = solved[name] = Manifold(metric, solver).geodesic(FROM, ends, progress=False)
         numbers[name] = {
             "length": curves.length.mean,

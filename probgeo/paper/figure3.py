@@ -19,7 +19,6 @@ from probgeo.paper.experiment import (
     TOLERANCE,
     Claim,
     Outcome,
-    Progress,
     Settings,
     draw_classical,
     explain_curves,
@@ -27,11 +26,9 @@ from probgeo.paper.experiment import (
 from probgeo.paper.ones import SETTINGS, ones
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
-    progress.say("means, principal geodesics, and geodesics from the mean")
+def run(settings: Settings) -> Outcome:
     found = ones(settings)
     X, plain, curves = found.X, found.plain, found.curves
-    progress.say("SciPy: mean and principal geodesic")
     start = X[np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1))]
     shown = _all_around(found.ends, found.mean, count=12)
     theirs = [by_solve_bvp(plain, found.mean, x, TOLERANCE) for x in found.ends[shown]]

@@ -23,7 +23,6 @@ from probgeo.paper.experiment import (
     TOLERANCE,
     Claim,
     Outcome,
-    Progress,
     Settings,
     cpu_seconds,
     paper_solver,
@@ -33,13 +32,13 @@ from probgeo.paper.ones import LEARNED, SETTINGS, principal_components
 IMAGES = 100  # for so many run times are given
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
+def run(settings: Settings) -> Outcome:
     vectors = data.mnist_ones().vectors
     rows: list[dict[str, Any]] = []
     dimensions = settings.choose((2, 5, 10, 20, 50), (2, 5, 10), (2,))
     count = settings.choose(IMAGES, IMAGES, 8)
     patience = settings.choose(15.0, 3.0)  # seconds of SciPy in each dimension
-    for D in progress.over(dimensions, "dimension"):
+    for D in dimensions:
         everything = principal_components(vectors, D)
         metric = metrics.from_mixture(everything, **LEARNED, seed=settings.seed)
         X = everything[settings.rng.choice(len(everything), count, replace=False)]

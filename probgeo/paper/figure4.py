@@ -12,17 +12,16 @@ import numpy as np
 
 from probgeo import Geodesic, Manifold, plot, solvers
 from probgeo.paper.classical import by_solve_bvp, length_of
-from probgeo.paper.experiment import Claim, Outcome, Progress, Settings
+from probgeo.paper.experiment import Claim, Outcome, Settings
 from probgeo.paper.ones import SETTINGS, ones
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
-    progress.say("geodesics")
+def run(settings: Settings) -> Outcome:
     found = ones(settings)
     coarse = Manifold(found.metric, solvers.Markov(n_points=3))
     curves = {**found.curves, "coarse": coarse.geodesic(found.mean, found.ends, progress=False)}
     plain = found.plain
-    solutions = [by_solve_bvp(plain, found.mean, x, 1e-9, max_nodes=20000) for x in progress.over(found.ends, "SciPy")]
+    solutions = [by_solve_bvp(plain, found.mean, x, 1e-9, max_nodes=20000) for x in found.ends]
     truth = np.array([length_of(plain, s) for s in solutions])
     reliable = np.array([s.success for s in solutions])
     numbers = {name: _compared(c, truth, reliable) for name, c in curves.items()}

@@ -15,12 +15,11 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator
 
 from probgeo.paper.classical import by_solve_bvp
-from probgeo.paper.experiment import SCIPY_SETTINGS, TOLERANCE, Claim, Outcome, Progress, Settings, cpu_seconds, verdict
+from probgeo.paper.experiment import SCIPY_SETTINGS, TOLERANCE, Claim, Outcome, Settings, cpu_seconds, verdict
 from probgeo.paper.ones import SETTINGS, ones
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
-    progress.say("geodesics in one batch")
+def run(settings: Settings) -> Outcome:
     found = ones(settings)
     count = settings.choose(150, 30, 3)
     ends, plain = found.ends[:count], found.plain
@@ -31,9 +30,9 @@ def run(settings: Settings, progress: Progress) -> Outcome:
         solve(ends)  # loads what Numba has compiled
         batched[name] = 1e3 * cpu_seconds(solve, found.ends) / len(found.ends)
         solve(ends[0])
-        alone[name] = np.array([1e3 * cpu_seconds(solve, end) for end in progress.over(ends, f"{name} solver")])
+        alone[name] = np.array([1e3 * cpu_seconds(solve, end) for end in ends])
     scipy = partial(by_solve_bvp, plain, found.mean, tol=TOLERANCE)
-    theirs = np.array([1e3 * cpu_seconds(scipy, end) for end in progress.over(ends, "SciPy")])
+    theirs = np.array([1e3 * cpu_seconds(scipy, end) for end in ends])
 
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.4))
     for (above, below), (name, ours) in zip(axes.T, alone.items(), strict=True):

@@ -14,21 +14,19 @@ from matplotlib.axes import Axes
 
 from probgeo import Curve, Manifold, PrincipalGeodesics, data, metrics, plot
 from probgeo.data import Bodies
-from probgeo.paper.experiment import TIMES, Claim, Outcome, Progress, Settings, movie, paper_solver, verdict
+from probgeo.paper.experiment import TIMES, Claim, Outcome, Settings, movie, paper_solver, verdict
 
 APART = {"front": 1.0, "side": 0.6}  # metres between the bodies of a row
 ALONG = 3.0 * np.concatenate([-TIMES[::-1], TIMES[1:]])  # standard deviations, from one end to the other
 Ways = tuple[Curve, Curve]  # from the mean, to three standard deviations down and up
 
 
-def run(settings: Settings, progress: Progress) -> Outcome:
+def run(settings: Settings) -> Outcome:
     people = data.bodies()
-    progress.say("learning seven metrics")
     known = settings.choose(len(people.scores), 300)  # what the metric is learned from
     metric = metrics.from_lmnn(people.scores[:known], people.belly[:known], n_clusters=7)
     count = settings.choose(len(people.scores), 64, 12)
     X = people.scores[settings.rng.choice(len(people.scores), count, replace=False)]
-    progress.say("mean and principal geodesic")
     pga = PrincipalGeodesics(metric, 1).fit(X)
     regression = belly_regression(people)
     v = pga.components_.mean[0]

@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 import probgeo
 from probgeo._json import plain
 from probgeo.ode.curve import ConvergenceWarning
-from probgeo.paper.experiment import STYLE, Outcome, Progress, Settings
+from probgeo.paper.experiment import STYLE, Outcome, Settings
 
 # by the name on the command line
 EXPERIMENTS = {
@@ -37,7 +37,7 @@ EXPERIMENTS = {
 # those that share what they compute, longest first: a process each, if there are several
 GROUPS = (("fig3", "fig4", "fig5"), ("fig6",), ("fig3-right",), ("fig1",), ("fig2",), ("errata",))
 
-Task = tuple[Path, Settings, dict[str, str], bool]  # the folder, names with their labels, whether alone on the screen
+Task = tuple[Path, Settings, dict[str, str]]  # the folder, names with what they are called on the screen, if at all
 
 
 def reproduce(
@@ -83,14 +83,13 @@ def reproduce(
     groups = [{name: labels[name] for name in group if name in labels} for group in GROUPS]
     jobs = (2 if quick else 1) if jobs is None else jobs
     several = jobs > 1 and sum(map(bool, groups)) > 1
-    alone = not several and sys.stderr.isatty()
-    tasks: list[Task] = [(folder, settings, group, alone) for group in groups if group]
+    tasks: list[Task] = [(folder, settings, group) for group in groups if group]
     write_report(folder, records_in(folder))
     with ThreadPool(jobs) as pool:
         for _ in pool.imap_unordered(_in_a_process, tasks) if several else map(_run_group, tasks):
             write_report(folder, records_in(folder))
     if progress and tasks:
-        tqdm.write(f"{len(order)} done in {time.perf_counter() - start:.0f} s", file=sys.stderr)
+        _tell("all", f"{len(order)} done, {time.perf_counter() - start:.0f} s")
     return records_in(folder)
 
 
@@ -127,7 +126,7 @@ def _fingerprint(settings: Settings) -> dict[str, Any]:
 
 def _in_a_process(task: Task) -> None:
     """Run a group; if its process is killed, say so in the records that it did not write."""
-    folder, settings, names, _ = task
+    folder, settings, names = task
     process = get_context("spawn").Process(target=_run_group, args=(task,))
     begun = time.time()
     process.start()
@@ -143,24 +142,28 @@ def _run_group(task: Task) -> None:
     from matplotlib import pyplot as plt
 
     mpl.use("Agg")  # there may be no display
-    folder, settings, names, alone = task
+    folder, settings, names = task
     for name, label in names.items():
-        bar, start = Progress(label, alone), time.perf_counter()
+        start = time.perf_counter()
+        _tell(label, "begun")
         # one thread of linear algebra: several spin while they wait, and CPU times are compared
         one_thread = threadpool_limits(1, user_api="blas")
         with one_thread, mpl.rc_context(STYLE), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # what is lost is counted and shown
             try:
-                outcome = _module(name).run(settings, bar)
-                bar.say("drawing")
-                record = _saved(folder, outcome)
+                record = _saved(folder, _module(name).run(settings))
             except Exception as error:  # noqa: BLE001  one figure must not cost the others
                 record = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
             finally:
                 plt.close("all")
         seconds = round(time.perf_counter() - start, 1)
         _write(folder, name, settings, record | {"seconds": seconds})
-        bar.close(f"{record.get('error', 'done')}, {seconds:.0f} s")
+        _tell(label, f"{record.get('error', 'done')}, {seconds:.0f} s")
+
+
+def _tell(label: str, what: str) -> None:
+    if label:
+        tqdm.write(f"{label}: {what}", file=sys.stderr)
 
 
 def _saved(folder: Path, outcome: Outcome) -> dict[str, Any]:

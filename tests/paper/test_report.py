@@ -288,7 +288,7 @@ def test_a_process_that_is_killed_costs_only_what_it_was_at(tmp_path):
     run._write(tmp_path, "fig1", settings, {"numbers": {}})
     long_ago = 1e9
     os.utime(tmp_path / "fig1.json", (long_ago, long_ago))
-    run._in_a_process((tmp_path, settings, {"fig4": "", "errata": ""}, False))
+    run._in_a_process((tmp_path, settings, {"fig4": "", "errata": ""}))
     records = run.records_in(tmp_path)
     assert "error" not in records["fig1"]
     for name in ("fig4", "errata"):
