@@ -450,7 +450,10 @@ class TestFigures:
         curve = types.SimpleNamespace(
             mean=lambda t: np.outer(t, np.arange(dimension)),
             std=lambda t: np.full((len(t), dimension), 0.1),
-            converged=False,
+            converged=np.array(False),
+            dimension=dimension,
+            t_span=(0.0, 1.0),
+            batch_shape=(),
         )
         names = tuple(f"x${d}" for d in range(dimension))
         draw_geodesic(tmp_path / "path", curve, None, Table(np.zeros((2, dimension)), names))

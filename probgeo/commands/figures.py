@@ -109,18 +109,14 @@ def _draw_variances(ax: Axes, results: dict[str, Any]) -> None:
 
 def _draw_coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> None:
     """The six coordinates that change most, against time."""
-    mean, std = curve.mean(TIMES), curve.std(TIMES)
-    widest = np.argsort(-np.ptp(mean, axis=0), kind="stable")[:6]
-    style = "-" if bool(curve.converged) else "--"
+    widest = np.argsort(-np.ptp(curve.mean(TIMES), axis=0), kind="stable")[:6].tolist()
     for k, d in enumerate(sorted(widest)):
         colour = mpl.colormaps["viridis"](0.85 * k / max(len(widest) - 1, 1))
-        ax.plot(TIMES, mean[:, d], style, color=colour, label=_shown(columns[d]))
-        low, high = mean[:, d] - 2 * std[:, d], mean[:, d] + 2 * std[:, d]
-        ax.fill_between(TIMES, low, high, color=colour, alpha=0.18, linewidth=0)
+        plot.curve(curve, ax, component=d, nodes=False, label=_shown(columns[d]), colour=colour)
     ax.set(xlabel="$t$", ylabel="coordinate" if len(columns) > 1 else _shown(columns[0]))
     if len(widest) < len(columns):
         ax.set_title(f"the {len(widest)} of {len(columns)} coordinates that change most")
-    if len(columns) > 1 or style == "--":
+    if len(columns) > 1 or not curve.converged:
         _add_legend(ax)
 
 

@@ -1,8 +1,8 @@
 """The local server: one page and one WebSocket, for those who know the token in the address.
 
 Each tab has three workers, so that neither a mean nor a background blocks geodesics. Of every kind of message only the
-latest waits, and nothing is computed before the answer to the last one has been
-taken: a slow tab gets fewer answers, not older ones.
+latest waits, and nothing is computed before the answer to the last one has been taken: a slow tab gets fewer answers,
+not older ones.
 """
 
 import asyncio
@@ -27,8 +27,6 @@ BUSY_WITH = {
     **dict.fromkeys(("metric", "fan", "look"), "scenery"),
     **dict.fromkeys(("learn", "mean"), "long"),  # the others: "live"
 }
-
-
 MOST_TABS, MOST_ERRORS = 8, 100  # at a time, and refused messages of one of them: no page of ours makes that many
 
 
@@ -181,13 +179,14 @@ class Tab:
 
 def page_text(nonce: str) -> str:
     """The page with its style and script inside."""
-    here = files("probgeo.explorer").joinpath("page")
-    text = here.joinpath("page.html").read_text(encoding="utf-8")
-    scripts = ("state.js", "picture.js", "panel.js", "export.js", "page.js")
-    for mark, names in (("STYLE", ("page.css", "picture.css")), ("SCRIPT", scripts)):
-        parts = (here.joinpath(name).read_text(encoding="utf-8") for name in names)
-        text = text.replace(f"/* {mark} */", "\n".join(parts))
-    return text.replace("NONCE", nonce)
+    page = files("probgeo.explorer").joinpath("page")
+
+    def joined(*names: str) -> str:
+        return "\n".join(page.joinpath(name).read_text(encoding="utf-8") for name in names)
+
+    text = joined("page.html").replace("/* STYLE */", joined("page.css", "picture.css"))
+    script = joined("state.js", "picture.js", "panel.js", "export.js", "page.js")
+    return text.replace("/* SCRIPT */", script).replace("NONCE", nonce)
 
 
 def page_headers(nonce: str, hosts: tuple[str, ...]) -> dict[str, str]:

@@ -22,6 +22,8 @@ from probgeo.geometry import Geodesic, Manifold
 from probgeo.geometry.shortest import line_lengths
 from probgeo.ode.curve import ConvergenceWarning
 
+Fields = dict[str, Any]
+
 
 class Effort(NamedTuple):
     """How hard to search, and how many samples of how many points to draw."""
@@ -44,7 +46,7 @@ class Stopped(Exception):  # noqa: N818 - not an error: the user has asked for i
 class Session:
     """Answers for one tab; `tell` sends what is known on the way."""
 
-    def __init__(self, scene: Scene, tell: Callable[[dict[str, Any]], None] = print) -> None:
+    def __init__(self, scene: Scene, tell: Callable[[Fields], None] = print) -> None:
         self.scene, self.tell = scene, tell
         self.last: Geodesic | None = None
         self.followed = 0  # answers since the last search
@@ -52,7 +54,7 @@ class Session:
         # each answer says itself whether it converged
         warnings.filterwarnings("ignore", category=ConvergenceWarning, module="probgeo.explorer")
 
-    def welcome(self) -> dict[str, Any]:
+    def welcome(self) -> Fields:
         scene = self.scene
         same = ("title", "columns", "components", "most_components", "tolerance", "view", "decoder")
         return {
@@ -64,15 +66,15 @@ class Session:
             "rho": scene.rho if scene.has_rho else None,
         }
 
-    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a message that was checked, as the method of its kind finds it."""
-        return getattr(self, f"_{message['kind']}")(message)
+    def answer(self, message: Fields) -> Fields:
+        """The answer to a message that was checked: the method of its kind takes its fields."""
+        fields = {name: value for name, value in message.items() if name not in ("kind", "serial")}
+        return getattr(self, message["kind"])(**fields)
 
-    def _geodesic(self, message: dict[str, Any]) -> dict[str, Any]:
-        fine, view = message["fine"], self._view(message)
-        effort = FINE if fine else COARSE
-        manifold = self._manifold(message, effort.thoroughness)
-        a, b = uncertain_ends(view, message["ends"], message["spreads"])
+    def geodesic(self, setting: Fields, ends: list, spreads: list, fine: bool) -> Fields:
+        effort, view = FINE if fine else COARSE, self._view(setting)
+        manifold = self._manifold(setting, effort.thoroughness)
+        a, b = uncertain_ends(view, ends, spreads)
         t = np.linspace(0.0, 1.0, effort.times)
         best = self._shortest(manifold, a, b, fine)
         others = []
@@ -110,66 +112,63 @@ class Session:
         self.last = best if best.converged else None
         return best
 
-    def _points(self, message: dict[str, Any]) -> dict[str, Any]:
-        view = self._view(message)
+    def points(self, setting: Fields, colour: str) -> Fields:
+        view = self._view(setting)
         order = np.argsort(view.seen[:, 0])
         ranks = (np.array([0.05, 0.95]) * (len(order) - 1)).astype(int)
         return {
             "points": _path(view, self.scene.X),
-            "values": _rounded(self.scene.values(message["colour"])),
-            "colour": message["colour"],
-            "view": message["setting"]["view"],
+            "values": _rounded(self.scene.values(colour)),
+            "colour": colour,
+            "view": setting["view"],
             "ends": _rounded(view.seen[order[ranks]]),
         }
 
-    def _metric(self, message: dict[str, Any]) -> dict[str, Any]:
-        setting = message["setting"]
+    def metric(self, setting: Fields, box: list[float]) -> Fields:
         metric = self.scene.metric(setting["components"], setting["rho"])
-        return pictures.of_metric(metric, self._view(message), message["box"])
+        return pictures.of_metric(metric, self._view(setting), box)
 
-    def _fan(self, message: dict[str, Any]) -> dict[str, Any]:
+    def fan(self, setting: Fields, at: list[float], reach: float) -> Fields:
         """Exponential maps of equally long vectors in all directions of the plane."""
-        view, manifold = self._view(message), self._manifold(message)
-        start = view.lift([message["at"]])[0]
+        view, manifold = self._view(setting), self._manifold(setting)
+        start = view.lift([at])[0]
         angle = 2.0 * np.pi * np.arange(24) / 24
         v = np.stack([np.cos(angle), np.sin(angle)], axis=1) @ view.basis
-        v *= message["reach"] / manifold.norm(start, v)[:, None]
+        v *= reach / manifold.norm(start, v)[:, None]
         curves = manifold.shoot(start, v)
         x = curves.mean(np.linspace(0.0, 1.0, FINE.times))
         tips = map(Gaussian.unchecked, x[:, -1], curves.cov(1.0, 1.0))
         return {
-            "at": message["at"],
-            "reach": message["reach"],
+            "at": at,
+            "reach": reach,
             "paths": _path(view, x[curves.converged]),
             "tips": [_ellipse(view, tip) for tip in tips if np.isfinite(tip.mean).all()],
             "converged": int(np.sum(curves.converged)),
         }
 
-    def _look(self, message: dict[str, Any]) -> dict[str, Any]:
-        decoded = self.scene.decoded(self._view(message).lift([message["at"]]))
+    def look(self, setting: Fields, at: list[float]) -> Fields:
+        decoded = self.scene.decoded(self._view(setting).lift([at]))
         if not decoded:
             raise RefusedError("these data have nothing to decode")
         return {"picture": decoded[0]}
 
-    def _learn(self, message: dict[str, Any]) -> dict[str, Any]:
-        self.scene.metric(message["components"], self.scene.rho)
-        return {"components": message["components"]}
+    def learn(self, components: int) -> Fields:
+        self.scene.metric(components, self.scene.rho)
+        return {"components": components}
 
-    def _mean(self, message: dict[str, Any]) -> dict[str, Any]:
+    def mean(self, setting: Fields, rows: list[int] | None) -> Fields:
         from probgeo.stats import PrincipalGeodesics
 
         def progress(done: int, expected: int | None) -> None:
             if not self.wanted.is_set():
                 raise Stopped
-            serial = message["serial"]
-            self.tell({"kind": "progress", "serial": serial, "done": done, "of": expected})
+            self.tell({"kind": "progress", "done": done, "of": expected})
 
-        view, rows = self._view(message), message["rows"]
-        X = self.scene.X if rows is None else self.scene.X[rows]
-        pga = PrincipalGeodesics(self._manifold(message), verbose=progress).fit(X)
+        view, X = self._view(setting), self.scene.X if rows is None else self.scene.X[rows]
+        pga = PrincipalGeodesics(self._manifold(setting), verbose=progress).fit(X)
         t, mean = np.linspace(0.0, 1.0, 60), pga.mean_
 
-        def way(k: int) -> dict[str, Any]:
+        def way(k: int) -> Fields:
             """Two standard deviations of the data to both sides."""
             reach = 2.0 * float(pga.explained_variance_[k]) ** 0.5
             halves = [pga.geodesic(k, sign * reach) for sign in (-1.0, 1.0)]
@@ -192,15 +191,13 @@ class Session:
             "pictures": self.scene.decoded(mean.mean[None]),
         }
 
-    def _snippet(self, message: dict[str, Any]) -> dict[str, Any]:
-        ends = uncertain_ends(self._view(message), message["ends"], message["spreads"])
-        return {"code": snippet(self.scene, message["setting"], ends, message["rows"])}
+    def snippet(self, setting: Fields, ends: list, spreads: list, rows: list[int] | None) -> Fields:
+        return {"code": snippet(self.scene, setting, uncertain_ends(self._view(setting), ends, spreads), rows)}
 
-    def _view(self, message: dict[str, Any]) -> View:
-        return self.scene.seen_from(message["setting"]["view"])
+    def _view(self, setting: Fields) -> View:
+        return self.scene.seen_from(setting["view"])
 
-    def _manifold(self, message: dict[str, Any], thoroughness: str = "normal") -> Manifold:
-        setting = message["setting"]
+    def _manifold(self, setting: Fields, thoroughness: str = "normal") -> Manifold:
         numbers = (setting[name] for name in ("components", "rho", "tolerance"))
         return self.scene.manifold(*numbers, thoroughness)
 
@@ -215,7 +212,7 @@ def uncertain_ends(view: View, ends: list[list[float]], spreads: list[list[float
     return found
 
 
-def as_text(answer: dict[str, Any]) -> str:
+def as_text(answer: Fields) -> str:
     """JSON; NaN and infinity have become null before."""
     return json.dumps(answer, allow_nan=False, separators=(",", ":"))
 
