@@ -16,18 +16,7 @@ from html import escape
 from pathlib import Path
 
 from probgeo.paper.experiment import Claim
-from probgeo.paper.report import (
-    MARKS,
-    PAPER,
-    Records,
-    alt,
-    in_order,
-    kind_of_run,
-    made_with,
-    not_run,
-    tally,
-    total,
-)
+from probgeo.paper.report import MARKS, PAPER, Records, alt, in_order, kind_of_run, made_with, not_run, tally, total
 from probgeo.paper.run import title_and_caption
 
 ROOT = Path(__file__).parent.parent

@@ -69,7 +69,7 @@ class Job:
         check_dimensions(manifold.metric, {"X": X.shape, "Y": second})
         if not matrix and len(X) != second[0]:
             raise ValueError(f"X and Y must have equally many rows, got {X.shape} and {second}")
-        settings = described((__version__, manifold.thoroughness, manifold.accuracy, manifold.solver))
+        settings = stable_repr((__version__, manifold.thoroughness, manifold.accuracy, manifold.solver))
         tensors = np.asarray(manifold.metric.tensors_at(X[:: -(-len(X) // 16)]))
         size = 1 if chunk is None else as_whole_number("chunk", chunk, 1)
         job = cls(X, other, matrix, size, what, settings, tensors, manifold.known_landmarks.points)
@@ -252,6 +252,6 @@ def _room(path: Path, job: Job, value: np.ndarray) -> np.memmap:
     return array
 
 
-def described(value: Any) -> str:
+def stable_repr(value: Any) -> str:
     """Its `repr`, without the addresses in memory that differ from run to run."""
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))

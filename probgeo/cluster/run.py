@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probgeo._checks import as_whole_number
-from probgeo.cluster.job import Job, Values, described, gather
+from probgeo.cluster.job import Job, Values, gather, stable_repr
 from probgeo.geometry import Geodesic, Manifold
 from probgeo.geometry.arguments import where_definite
 from probgeo.geometry.ensembles import spread
@@ -127,7 +127,7 @@ def map_pairs(
     ...     print(middle["values"].round(3).tolist())
     [[1.0, 1.414], [1.5, 2.062]]
     """
-    name = f"{getattr(function, '__module__', '')}:{described(function)}"
+    name = f"{getattr(function, '__module__', '')}:{stable_repr(function)}"
     job = Job.of(manifold, X, Y, matrix=False, chunk=chunk, what=name)
     with jobs(n_jobs):
         complete(job, Path(out), manifold, partial(_applied, function), client, retries, progress)
@@ -141,7 +141,7 @@ Compute = Callable[[Manifold, np.ndarray, np.ndarray], Values]
 
 
 @dataclass(frozen=True)
-class Work:
+class Assignment:
     """All that travels to a worker, once; what is done there is a chunk by its number."""
 
     job: Job
@@ -203,26 +203,26 @@ def complete(
     mine, done = range(i - 1, job.chunks, n), job.done(folder)
     for number in set(mine).intersection(done):
         job.values(folder, number)  # damaged ones are refused before the work, not after
-    missing, work = sorted(set(mine).difference(done)), Work(job, manifold, compute)
+    missing, assignment = sorted(set(mine).difference(done)), Assignment(job, manifold, compute)
     if client is None:
 
         def alone(index: np.ndarray) -> None:
             for k in index:
-                job.write(folder, missing[k], work(missing[k]))
+                job.write(folder, missing[k], assignment(missing[k]))
 
         in_chunks(alone, len(missing), most=1, least=1, progress=progress, unit="chunks")
         return
     with progress_bar(len(missing), progress, "chunks") as bar:
-        for number, values in by_dask(work, missing, client, retries):
+        for number, values in by_dask(assignment, missing, client, retries):
             job.write(folder, number, values)
             bar.update()
 
 
-def by_dask(work: Work, numbers: list[int], client: Any, retries: int) -> Iterator[tuple[int, Values]]:
+def by_dask(assignment: Assignment, numbers: list[int], client: Any, retries: int) -> Iterator[tuple[int, Values]]:
     """Chunks as the workers of a Dask cluster finish them.
 
-    Dask does again what it knows to be lost with a worker. We do again what it gave up, because the work itself was
-    lost with the last worker that had it, or workers died of a chunk repeatedly.
+    Dask does again what it knows to be lost with a worker. We do again what it gave up, because the assignment itself
+    was lost with the last worker that had it, or workers died of a chunk repeatedly.
     """
     from distributed import KilledWorker, as_completed
 
@@ -231,11 +231,11 @@ def by_dask(work: Work, numbers: list[int], client: Any, retries: int) -> Iterat
     number_of: dict[str, int] = {}
 
     def submitted(number: int) -> Any:
-        future = client.submit(Work.__call__, there, number, pure=False)
+        future = client.submit(Assignment.__call__, there, number, pure=False)
         number_of[future.key] = number
         return future
 
-    there = client.scatter(work, broadcast=True, hash=False)
+    there = client.scatter(assignment, broadcast=True, hash=False)
     running = as_completed([submitted(number) for number in numbers])
     try:
         for future in running:
@@ -246,12 +246,12 @@ def by_dask(work: Work, numbers: list[int], client: Any, retries: int) -> Iterat
                 tries[number] += 1
                 if tries[number] > retries:
                     raise RuntimeError(
-                        f"chunk {number} of {work.job.chunks} failed {retries + 1} times "
+                        f"chunk {number} of {assignment.job.chunks} failed {retries + 1} times "
                         f"({error!r}): do workers need more memory? What is finished is kept, the "
                         "same call goes on from there"
                     ) from error
                 if there.status != "finished":
-                    there = client.scatter(work, broadcast=True, hash=False)
+                    there = client.scatter(assignment, broadcast=True, hash=False)
                 running.add(submitted(number))
             else:
                 yield number, values

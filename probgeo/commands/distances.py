@@ -21,7 +21,7 @@ def answer(arguments: argparse.Namespace, bar: bool) -> list[str]:
     if arguments.gather is not None:
         if arguments.data is not None:
             raise InputError("--gather needs no DATA: its folder knows the points")
-        return gathered(Path(arguments.gather))
+        return gathered_lines(Path(arguments.gather))
     if arguments.data is None or arguments.metric is None:
         raise InputError("give DATA and --metric FILE, or --gather DIR")
     manifold, X = space_of(Path(arguments.metric), read_table(arguments.data, arguments.header))
@@ -31,7 +31,7 @@ def answer(arguments: argparse.Namespace, bar: bool) -> list[str]:
         job, out = Job.of(manifold, X, chunk=arguments.chunk), Path(arguments.out)
         complete(job, out, manifold, lengths, progress=bar, share=arguments.shard or (1, 1))
     if arguments.shard is None:
-        return gathered(out)
+        return gathered_lines(out)
     i, n = arguments.shard
     done = f"shard {i}/{n} is done, {len(job.done(out))} of {job.chunks} chunks are there"
     return [f"{done}; in the end: probgeo distances --gather {out}"]
@@ -50,7 +50,7 @@ def space_of(path: Path, table: Table) -> tuple[Manifold, np.ndarray]:
     return found, table.values
 
 
-def gathered(out: Path) -> list[str]:
+def gathered_lines(out: Path) -> list[str]:
     """Gather, and say what there is."""
     if (what := Job.read(out).what) != "distances":
         raise InputError(f"{out} is a job of {what}: in Python, probgeo.cluster.gather gathers it")

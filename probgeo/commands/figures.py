@@ -112,8 +112,8 @@ def _draw_coordinates(ax: Axes, curve: Geodesic, columns: tuple[str, ...]) -> No
     widest = np.argsort(-np.ptp(curve.mean(TIMES), axis=0), kind="stable")[:6].tolist()
     for k, d in enumerate(sorted(widest)):
         colour = mpl.colormaps["viridis"](0.85 * k / max(len(widest) - 1, 1))
-        plot.curve(curve, ax, component=d, nodes=False, label=_shown(columns[d]), colour=colour)
-    ax.set(xlabel="$t$", ylabel="coordinate" if len(columns) > 1 else _shown(columns[0]))
+        plot.curve(curve, ax, component=d, nodes=False, label=_literal(columns[d]), colour=colour)
+    ax.set(xlabel="$t$", ylabel="coordinate" if len(columns) > 1 else _literal(columns[0]))
     if len(widest) < len(columns):
         ax.set_title(f"the {len(widest)} of {len(columns)} coordinates that change most")
     if len(columns) > 1 or not curve.converged:
@@ -134,7 +134,7 @@ def _comparable(X: np.ndarray) -> bool:
 
 
 def _label(ax: Axes, X: Table) -> None:
-    ax.set(xlabel=_shown(X.columns[0]), ylabel=_shown(X.columns[1]))
+    ax.set(xlabel=_literal(X.columns[0]), ylabel=_literal(X.columns[1]))
     ax.set_aspect("equal" if _comparable(X.values) else "auto", adjustable="box")
 
 
@@ -146,6 +146,6 @@ def _add_legend(ax: Axes) -> None:
     ax.legend(**place, handlelength=1.2, columnspacing=1.2, ncols=3, frameon=False)
 
 
-def _shown(name: str) -> str:
+def _literal(name: str) -> str:
     """A name as it is: dollars would begin a formula."""
     return name.replace("$", r"\$")

@@ -105,7 +105,7 @@ def _read_csv(path: Path, header: bool | None) -> Table:
         names, lines, rows = rows[0], lines[1:], rows[1:]
         columns = tuple(name.lstrip("# ") or number for name, number in zip(names, columns, strict=True))
         notes.append(f"header: {shown}{'' if header else ' (--no-header if that is a point)'}")
-        if len(names) > 1 and not names[0] and [row[0] for row in rows] == _counted(len(rows)):
+        if len(names) > 1 and not names[0] and [row[0] for row in rows] == _indices(len(rows)):
             notes.append("left out: the first column, which has no name and counts the rows")
             rows, columns = [row[1:] for row in rows], columns[1:]
     elif header is None:
@@ -152,7 +152,7 @@ def _is_header(rows: list[Row]) -> bool:
     names = first[1:] if not first[0] else first
     # a single 0 may well be a point, unless all that follows has a decimal point
     sure = len(first) > 1 or all("." in row[0] for row in others)
-    if names == _counted(len(names)) and sure and others and others[0] != first:
+    if names == _indices(len(names)) and sure and others and others[0] != first:
         return True
     text = np.array([[_is_text(cell) for cell in row] for row in rows[:2]])
     return bool(text[0].all() or (text[0] & ~text[-1]).any())
@@ -176,7 +176,7 @@ def _about_text(path: Path, column: str, line: int, cell: str) -> str:
     return f"column {column!r} of {path} holds text, {cell!r} in line {line}: all columns must be numbers"
 
 
-def _counted(count: int) -> Row:
+def _indices(count: int) -> Row:
     return [str(k) for k in range(count)]
 
 

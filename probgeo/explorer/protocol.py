@@ -7,7 +7,7 @@ the field, what was given and what would be right.
 import json
 from typing import Any, NamedTuple
 
-from probgeo.explorer.scene import VIEWS, Scene
+from probgeo.explorer.scene import PLANES, Scene
 
 
 class RefusedError(ValueError):
@@ -24,7 +24,7 @@ class Between(NamedTuple):
     whole: bool = False
 
 
-class Rows(NamedTuple):
+class Selection(NamedTuple):
     """Some of so many points, each once; null for all."""
 
     points: int
@@ -38,8 +38,8 @@ def longest(scene: Scene) -> int:
 def kinds(scene: Scene) -> dict[str, dict[str, Any]]:
     """The fields of every kind of message, and what is right there, as `_checked` understands it."""
     components = Between(1, max(1, scene.most_components), whole=True)
-    rho, tolerance, rows = Between(0.0, 100.0), Between(1e-6, 1.0), Rows(len(scene.X))
-    setting = {"components": components, "rho": rho, "tolerance": tolerance, "view": list(VIEWS)}
+    rho, tolerance, rows = Between(0.0, 100.0), Between(1e-6, 1.0), Selection(len(scene.X))
+    setting = {"components": components, "rho": rho, "tolerance": tolerance, "view": list(PLANES)}
     point, size = (Between(), Between()), Between(0.0)
     spread = (size, size, Between(-100.0, 100.0))  # along and across an ellipse, and its angle
     shown = {"setting": setting, "ends": (point, point), "spreads": (spread, spread)}
@@ -97,7 +97,7 @@ def _checked(name: str, value: Any, right: Any) -> Any:
             good = type(value) in ((int,) if whole else (int, float)) and least <= value <= most
             require(good, f"a {'whole ' * whole}number from {least:g} to {most:g}")
             return value if whole else float(value)
-        case Rows(points):
+        case Selection(points):
             if value is not None:
                 require(isinstance(value, list), "a list of points")
                 value = sorted({_checked(name, row, Between(0, points - 1, whole=True)) for row in value})

@@ -15,11 +15,11 @@ from probgeo.geometry import Manifold
 from probgeo.metrics import Metric, as_metric, from_mixture
 from probgeo.metrics.inputs import as_points
 
-VIEWS = ("coordinates", "principal")
+PLANES = ("coordinates", "principal")
 
 
 @dataclass(frozen=True)
-class View:
+class Plane:
     """A plane through the data: p = basis (x - origin), of points x (..., D) and p (..., 2).
 
     A point of the plane stands for one point in the space, whose other coordinates are those of the data seen nearby:
@@ -33,7 +33,7 @@ class View:
     width: float
 
     @classmethod
-    def of(cls, X: np.ndarray, kind: str) -> "View":
+    def of(cls, X: np.ndarray, kind: str) -> "Plane":
         from sklearn.decomposition import PCA
 
         origin, basis = np.zeros(X.shape[1]), np.eye(2, X.shape[1])
@@ -112,9 +112,9 @@ class Scene:
         return lru_cache(self.learn or (lambda components: from_mixture(self.X, components, rho=self.rho)))
 
     @cached_property
-    def seen_from(self) -> Callable[[str], View]:
-        """The view of a kind."""
-        return lru_cache(lambda kind: View.of(self.X, kind))
+    def plane(self) -> Callable[[str], Plane]:
+        """The plane of a kind."""
+        return lru_cache(lambda kind: Plane.of(self.X, kind))
 
     @cached_property
     def manifold(self) -> Callable[..., Manifold]:
@@ -149,7 +149,7 @@ class Scene:
         if faces.size and not 0 <= faces.min() <= faces.max() <= most:
             raise ValueError(f"faces must be vertices from 0 to {most}, got {faces.min()} to {faces.max()}")
         scale = 2.0 * float(np.max(np.abs(np.nan_to_num(example)))) / 32767.0
-        return {"kind": "mesh", "faces": packed(faces, np.uint16), "scale": scale}
+        return {"kind": "mesh", "faces": as_base64(faces, np.uint16), "scale": scale}
 
     def decoded(self, x: np.ndarray) -> list[str]:
         """Images as bytes, or vertices as 16-bit numbers in units of `scale`, at points x (n, D); none undecoded."""
@@ -157,8 +157,8 @@ class Scene:
             return []
         made = np.nan_to_num(np.asarray(self.decode(x), dtype=float))
         if self.decoder["kind"] == "image":
-            return [packed(np.round(255 * np.clip(one, 0.0, 1.0)), np.uint8) for one in made]
-        return [packed(np.clip(one / self.decoder["scale"], -32767, 32767), np.int16) for one in made]
+            return [as_base64(np.round(255 * np.clip(one, 0.0, 1.0)), np.uint8) for one in made]
+        return [as_base64(np.clip(one / self.decoder["scale"], -32767, 32767), np.int16) for one in made]
 
     def values(self, column: str) -> np.ndarray:
         """What the data are coloured by (n,)."""
@@ -167,7 +167,7 @@ class Scene:
         return self.X[:, self.columns.index(column)]
 
 
-def packed(values: np.ndarray, kind: Any) -> str:
+def as_base64(values: np.ndarray, kind: Any) -> str:
     """Little-endian, in base64."""
     return b64encode(values.astype(np.dtype(kind).newbyteorder("<")).tobytes()).decode()
 

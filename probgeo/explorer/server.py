@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from probgeo.explorer.protocol import RefusedError, parsed
 from probgeo.explorer.scene import Scene
-from probgeo.explorer.session import Session, Stopped, as_text
+from probgeo.explorer.session import Cancelled, Session, as_text
 
 WORKERS = ("live", "scenery", "long")
 BUSY_WITH = {
@@ -164,7 +164,7 @@ class Tab:
         kind, serial = message["kind"], message["serial"]
         try:
             answer = {"kind": kind, **self.session.answer(message)}
-        except Stopped:
+        except Cancelled:
             answer = {"kind": "stopped"}
         except Exception as error:  # noqa: BLE001 - a user's metric may raise anything
             known = isinstance(error, ValueError | ArithmeticError)

@@ -15,7 +15,7 @@ import numpy as np
 
 from probgeo.explorer import pictures
 from probgeo.explorer.protocol import RefusedError
-from probgeo.explorer.scene import Scene, View
+from probgeo.explorer.scene import Plane, Scene
 from probgeo.explorer.snippet import snippet
 from probgeo.gaussian import Gaussian
 from probgeo.geometry import Geodesic, Manifold
@@ -25,7 +25,7 @@ from probgeo.ode.curve import ConvergenceWarning
 Fields = dict[str, Any]
 
 
-class Effort(NamedTuple):
+class Detail(NamedTuple):
     """How hard to search, and how many samples of how many points to draw."""
 
     thoroughness: str
@@ -35,11 +35,11 @@ class Effort(NamedTuple):
 
 # Coarse answers must be many, fine ones good to look at. A coarse answer of two moons is 10 kB and takes 6 ms of one
 # core, 10 if each is searched for.
-COARSE, FINE = Effort("normal", 16, 28), Effort("thorough", 40, 120)
+COARSE, FINE = Detail("normal", 16, 28), Detail("thorough", 40, 120)
 SEARCH_EVERY = 4  # coarse answers, as a drag leads to other minima; the others follow the curve before
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: the user has asked for it
+class Cancelled(Exception):  # noqa: N818 - not an error: the user has asked for it
     """The mean is no longer wanted."""
 
 
@@ -72,10 +72,10 @@ class Session:
         return getattr(self, message["kind"])(**fields)
 
     def geodesic(self, setting: Fields, ends: list, spreads: list, fine: bool) -> Fields:
-        effort, view = FINE if fine else COARSE, self._view(setting)
-        manifold = self._manifold(setting, effort.thoroughness)
-        a, b = uncertain_ends(view, ends, spreads)
-        t = np.linspace(0.0, 1.0, effort.times)
+        detail, plane = FINE if fine else COARSE, self._plane(setting)
+        manifold = self._manifold(setting, detail.thoroughness)
+        a, b = uncertain_ends(plane, ends, spreads)
+        t = np.linspace(0.0, 1.0, detail.times)
         best = self._shortest(manifold, a, b, fine)
         others = []
         if fine:
@@ -83,15 +83,15 @@ class Session:
             others = [curves[k] for k in range(1, len(curves))]
         answer = {
             "fine": fine,
-            "mean": _path(view, best.mean(t)),
-            "samples": _path(view, best.sample(0, effort.samples, t)),
-            "nodes": _path(view, best.mean(best.nodes)),
+            "mean": _path(plane, best.mean(t)),
+            "samples": _path(plane, best.sample(0, detail.samples, t)),
+            "nodes": _path(plane, best.mean(best.nodes)),
             "length": _finite(best.mean_length),
             "line": _finite(line_lengths(manifold.metric, a.mean[None], b.mean[None], 2)[0]),
             "converged": bool(best.converged),
             "message": best.message,
             "others": [
-                {"path": _path(view, other.mean(t)), "gap": _finite(other.mean_length / best.mean_length - 1.0)}
+                {"path": _path(plane, other.mean(t)), "gap": _finite(other.mean_length / best.mean_length - 1.0)}
                 for other in others
             ],
         }
@@ -113,27 +113,27 @@ class Session:
         return best
 
     def points(self, setting: Fields, colour: str) -> Fields:
-        view = self._view(setting)
-        order = np.argsort(view.seen[:, 0])
+        plane = self._plane(setting)
+        order = np.argsort(plane.seen[:, 0])
         ranks = (np.array([0.05, 0.95]) * (len(order) - 1)).astype(int)
         return {
-            "points": _path(view, self.scene.X),
+            "points": _path(plane, self.scene.X),
             "values": _rounded(self.scene.values(colour)),
             "colour": colour,
             "view": setting["view"],
-            "ends": _rounded(view.seen[order[ranks]]),
+            "ends": _rounded(plane.seen[order[ranks]]),
         }
 
     def metric(self, setting: Fields, box: list[float]) -> Fields:
         metric = self.scene.metric(setting["components"], setting["rho"])
-        return pictures.of_metric(metric, self._view(setting), box)
+        return pictures.background(metric, self._plane(setting), box)
 
     def fan(self, setting: Fields, at: list[float], reach: float) -> Fields:
         """Exponential maps of equally long vectors in all directions of the plane."""
-        view, manifold = self._view(setting), self._manifold(setting)
-        start = view.lift([at])[0]
+        plane, manifold = self._plane(setting), self._manifold(setting)
+        start = plane.lift([at])[0]
         angle = 2.0 * np.pi * np.arange(24) / 24
-        v = np.stack([np.cos(angle), np.sin(angle)], axis=1) @ view.basis
+        v = np.stack([np.cos(angle), np.sin(angle)], axis=1) @ plane.basis
         v *= reach / manifold.norm(start, v)[:, None]
         curves = manifold.shoot(start, v)
         x = curves.mean(np.linspace(0.0, 1.0, FINE.times))
@@ -141,13 +141,13 @@ class Session:
         return {
             "at": at,
             "reach": reach,
-            "paths": _path(view, x[curves.converged]),
-            "tips": [_ellipse(view, tip) for tip in tips if np.isfinite(tip.mean).all()],
+            "paths": _path(plane, x[curves.converged]),
+            "tips": [_ellipse(plane, tip) for tip in tips if np.isfinite(tip.mean).all()],
             "converged": int(np.sum(curves.converged)),
         }
 
     def look(self, setting: Fields, at: list[float]) -> Fields:
-        decoded = self.scene.decoded(self._view(setting).lift([at]))
+        decoded = self.scene.decoded(self._plane(setting).lift([at]))
         if not decoded:
             raise RefusedError("these data have nothing to decode")
         return {"picture": decoded[0]}
@@ -161,10 +161,10 @@ class Session:
 
         def progress(done: int, expected: int | None) -> None:
             if not self.wanted.is_set():
-                raise Stopped
+                raise Cancelled
             self.tell({"kind": "progress", "done": done, "of": expected})
 
-        view, X = self._view(setting), self.scene.X if rows is None else self.scene.X[rows]
+        plane, X = self._plane(setting), self.scene.X if rows is None else self.scene.X[rows]
         pga = PrincipalGeodesics(self._manifold(setting), verbose=progress).fit(X)
         t, mean = np.linspace(0.0, 1.0, 60), pga.mean_
 
@@ -174,15 +174,15 @@ class Session:
             halves = [pga.geodesic(k, sign * reach) for sign in (-1.0, 1.0)]
             before, after = (half.mean(t) for half in halves)
             return {
-                "path": _path(view, np.concatenate([before[::-1], after[1:]])),
-                "samples": [x for half in halves for x in _path(view, half.sample(0, 8, t))],
+                "path": _path(plane, np.concatenate([before[::-1], after[1:]])),
+                "samples": [x for half in halves for x in _path(plane, half.sample(0, 8, t))],
                 "share": _finite(pga.explained_variance_ratio_[k]),
             }
 
         return {
-            "mean": _rounded(view.project(mean.mean)),
-            "numerical": _ellipse(view, mean),
-            "statistical": _ellipse(view, Gaussian.unchecked(mean.mean, pga.statistical_cov_)),
+            "mean": _rounded(plane.project(mean.mean)),
+            "numerical": _ellipse(plane, mean),
+            "statistical": _ellipse(plane, Gaussian.unchecked(mean.mean, pga.statistical_cov_)),
             "ways": [way(k) for k in range(pga.n_components_)],
             "count": len(X),
             "std": _rounded(mean.std),
@@ -192,22 +192,22 @@ class Session:
         }
 
     def snippet(self, setting: Fields, ends: list, spreads: list, rows: list[int] | None) -> Fields:
-        return {"code": snippet(self.scene, setting, uncertain_ends(self._view(setting), ends, spreads), rows)}
+        return {"code": snippet(self.scene, setting, uncertain_ends(self._plane(setting), ends, spreads), rows)}
 
-    def _view(self, setting: Fields) -> View:
-        return self.scene.seen_from(setting["view"])
+    def _plane(self, setting: Fields) -> Plane:
+        return self.scene.plane(setting["view"])
 
     def _manifold(self, setting: Fields, thoroughness: str = "normal") -> Manifold:
         numbers = (setting[name] for name in ("components", "rho", "tolerance"))
         return self.scene.manifold(*numbers, thoroughness)
 
 
-def uncertain_ends(view: View, ends: list[list[float]], spreads: list[list[float]]) -> list[Gaussian]:
+def uncertain_ends(plane: Plane, ends: list[list[float]], spreads: list[list[float]]) -> list[Gaussian]:
     """Gaussians over points (D,), as uncertain as ellipses in the plane say."""
     found = []
-    for x, (along, across, angle) in zip(view.lift(ends), spreads, strict=True):
+    for x, (along, across, angle) in zip(plane.lift(ends), spreads, strict=True):
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        root = view.basis.T @ turn * [along, across]
+        root = plane.basis.T @ turn * [along, across]
         found.append(Gaussian.unchecked(x, root @ root.T))
     return found
 
@@ -217,14 +217,14 @@ def as_text(answer: Fields) -> str:
     return json.dumps(answer, allow_nan=False, separators=(",", ":"))
 
 
-def _path(view: View, x: np.ndarray) -> list[Any]:
+def _path(plane: Plane, x: np.ndarray) -> list[Any]:
     """Points (..., T, D) in the plane; none if the curve could not be found."""
-    return _rounded(view.project(x)) if np.isfinite(x).all() else []
+    return _rounded(plane.project(x)) if np.isfinite(x).all() else []
 
 
-def _ellipse(view: View, gaussian: Gaussian) -> list[float]:
-    cov = view.basis @ gaussian.cov @ view.basis.T
-    return pictures.ellipse(view.project(gaussian.mean), np.nan_to_num(cov))
+def _ellipse(plane: Plane, gaussian: Gaussian) -> list[float]:
+    cov = plane.basis @ gaussian.cov @ plane.basis.T
+    return pictures.ellipse_of(plane.project(gaussian.mean), np.nan_to_num(cov))
 
 
 def _rounded(x: np.ndarray) -> list[Any]:

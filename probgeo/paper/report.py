@@ -68,7 +68,7 @@ def kind_of_run(records: Records) -> str:
     small = [name for name, record in in_order(records).items() if record["quick"] or record["tiny"]]
     if not small:
         return "This was a full run."
-    which = "This was a quick run" if len(small) == len(records) else f"Quick runs: {listed(small)}"
+    which = "This was a quick run" if len(small) == len(records) else f"Quick runs: {enumeration(small)}"
     return (
         f"{which}. A quick run uses fewer points than the paper, and its timings are rough; a full "
         "run gives the numbers to quote."
@@ -96,9 +96,9 @@ def tally(claims: Iterable[dict[str, str]]) -> str:
     return f"{len(verdicts)} claim{'s' * (len(verdicts) != 1)}: {', '.join(words)}"
 
 
-def listed(names: list[str]) -> str:
+def enumeration(names: list[str]) -> str:
     """
-    >>> listed(["a", "b", "c"])
+    >>> enumeration(["a", "b", "c"])
     'a, b and c'
     """
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
@@ -154,7 +154,7 @@ def _introduction(records: Records) -> Iterable[Html]:
         yield element("p", "Ended in an error: ", linked(failed, ", "), ".", class_="error")
     if missing := not_run(records):
         command = element("code", f"probgeo reproduce {' '.join(missing)}")
-        yield element("p", f"Not run: {listed(missing)}. ", command, " adds them.")
+        yield element("p", f"Not run: {enumeration(missing)}. ", command, " adds them.")
     if records:
         yield element("p", f"{made_with(records)}. Total time: {total(records)}.", class_="run")
     yield element("nav", linked(records, " · "), aria_label="Experiments")

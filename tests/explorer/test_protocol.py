@@ -482,15 +482,15 @@ MESH = {"X": np.eye(4), "components": 1, "decode": lambda z: np.ones((len(z), 4,
 
 
 def test_a_point_of_the_picture_stands_for_one_near_the_data():
-    from probgeo.explorer.scene import View
+    from probgeo.explorer.scene import Plane
 
     angle = np.linspace(0.0, 2.0 * np.pi, 400)
     X = np.stack([np.cos(angle), np.sin(angle), 1.0 + 0.1 * np.cos(angle)], axis=1)
-    view = View.of(X, "coordinates")
-    lifted = view.lift(X[:, :2])
+    plane = Plane.of(X, "coordinates")
+    lifted = plane.lift(X[:, :2])
     assert np.allclose(lifted[:, :2], X[:, :2])
     assert np.abs(lifted[:, 2] - X[:, 2]).max() < 0.03
-    principal = View.of(X, "principal")
+    principal = Plane.of(X, "principal")
     assert np.allclose(principal.project(principal.lift(principal.seen)), principal.seen)
 
 
