@@ -1,13 +1,11 @@
 """The command line: `probgeo reproduce`, `fit`, `geodesic`, `distances` and `explore`."""
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from probgeo.commands.options import parser
@@ -62,7 +60,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     table = read_table(arguments.data, arguments.header).without_constants()
     rows = fitting.sampled(len(table.values), arguments.sample, arguments.seed)
     used = table.take(rows)
-    with _staged(arguments.out) as folder, fitting.heard() as warned:
+    with _results_in(arguments.out) as folder, fitting.heard() as warned:
         tell = _teller(arguments)
         tell(f"learning a metric from {len(rows)} points")
         space = _learned(arguments, used)
@@ -95,7 +93,7 @@ def _geodesic(arguments: argparse.Namespace) -> int:
     ends = (arguments.start, arguments.end)
     fitting.check_ends(table, ends)
     rows = fitting.sampled(len(table.values), arguments.sample, arguments.seed)
-    with _staged(arguments.out) as folder, fitting.heard() as warned:
+    with _results_in(arguments.out) as folder, fitting.heard() as warned:
         space = _learned(arguments, table.take(rows))
         points = space.coordinates(table)
         curve = Manifold(space.metric).geodesic(*points.values[list(ends)], progress=False)
@@ -146,20 +144,19 @@ def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
 
 
 @contextmanager
-def _staged(name: str) -> Iterator[Path]:
-    """Where to put files that appear in a folder once all of them are complete.
+def _results_in(name: str) -> Iterator[Path]:
+    """Where to put files for a folder that is made at once, so that nobody finds out after the work that it cannot be.
 
-    The folder is made at once: it would be a pity to find out after the work that it cannot be. Where nothing comes of
-    it, nothing is left behind.
+    Where nothing comes of it, nothing is left behind.
     """
+    from probgeo.storage import staged
+
     folder = Path(name)
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
-            yield Path(unfinished)
-            for file in sorted(Path(unfinished).iterdir()):
-                os.replace(file, folder / file.name)
+        with staged(folder) as unfinished:
+            yield unfinished
     except BaseException:
         for path in new:
             if not any(path.iterdir()):

@@ -8,11 +8,11 @@ import dataclasses
 import importlib
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -61,22 +61,18 @@ def save(result: Any, path: str | Path) -> Path:
         target = target.with_name(target.name + ".npz")
     named: dict[str, Any] = {str(k): array for k, array in enumerate(arrays)}
     named[STRUCTURE] = np.array(json.dumps(structure))
-    with replacing(target) as file:
+    with staged(target.parent) as folder, (folder / target.name).open("wb") as file:
         np.savez_compressed(file, **named)
     return target
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Any]:
-    """A file to write bytes to, that takes the place of `target` once it is complete."""
-    who = f"{os.getpid()}-{secrets.token_hex(4)}"  # machines that share a folder share numbers
-    unfinished = target.with_name(f".{target.name}.{who}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+def staged(folder: Path) -> Iterator[Path]:
+    """Where to put files that appear in a folder once all of them are complete; of a failure nothing is left."""
+    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
+        yield Path(unfinished)
+        for file in sorted(Path(unfinished).iterdir()):
+            os.replace(file, folder / file.name)
 
 
 def load(path: str | Path, known: Iterable[Any] = ()) -> Any:

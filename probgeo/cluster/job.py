@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import gcd
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -225,18 +224,16 @@ def gather(out: str | Path) -> dict[str, np.ndarray]:
             f"{job.shard(folder, lacking[0]).name}: run the job to its end, then gather"
         )
     first = job.values(folder, 0)
-    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
-        parts = {name: Path(unfinished) / f"{name}.npy" for name in first}
-        arrays = {name: _room(parts[name], job, value) for name, value in first.items()}
+    with storage.staged(folder) as unfinished:
+        arrays = {name: _room(unfinished / f"{name}.npy", job, value) for name, value in first.items()}
         for number in range(job.chunks):
             i, j = job.pairs(number)
             for name, value in job.values(folder, number).items():
                 arrays[name][(i, j) if job.matrix else i] = value
                 if job.Y is None:
                     arrays[name][j, i] = value
-        for name, array in arrays.items():
+        for array in arrays.values():
             array.flush()
-            os.replace(parts[name], folder / f"{name}.npy")
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in first}
 
 

@@ -19,8 +19,6 @@ Verdict = Literal["agrees", "partly", "disagrees", "not tested"]
 
 SCIPY = "#e69f00"  # colour of the classical solver
 TIMES = np.linspace(0.0, 1.0, 101)  # at which curves are drawn and compared
-TOLERANCE = 1e-3  # of SciPy's solve_bvp, where it is a competitor and not the reference
-SCIPY_SETTINGS = f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised, from straight lines with 20 nodes"
 ITERATIONS = 5  # of the paper's descent to a mean, Eq. 5
 
 # one column of a page is 3.4 inches wide, the page 7

@@ -10,11 +10,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from probgeo import Gaussian, Manifold, data, metrics, plot
-from probgeo.paper.classical import NumpyMetric, by_solve_bvp, length_of
+from probgeo.paper.classical import SCIPY_SETTINGS, NumpyMetric, by_solve_bvp, length_of
 from probgeo.paper.experiment import (
-    SCIPY_SETTINGS,
     TIMES,
-    TOLERANCE,
     Claim,
     Outcome,
     Settings,
@@ -44,7 +42,7 @@ def run(settings: Settings) -> Outcome:
             "converged": curves.converged,
         }
     plain = NumpyMetric(metric)
-    classical = [by_solve_bvp(plain, a, b, TOLERANCE) for a, b in zip(FROM, TO, strict=True)]
+    classical = [by_solve_bvp(plain, a, b) for a, b in zip(FROM, TO, strict=True)]
     scipy = {"length": [length_of(plain, c) for c in classical], "converged": [c.success for c in classical]}
 
     figure, axes = plt.subplots(1, 2, figsize=(7.0, 2.5), sharex=True, sharey=True)

@@ -12,17 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from probgeo import PrincipalGeodesics, plot
-from probgeo.paper.classical import NumpyMetric, by_solve_bvp, by_solve_ivp, principal_geodesic
-from probgeo.paper.experiment import (
-    ITERATIONS,
-    SCIPY_SETTINGS,
-    TOLERANCE,
-    Claim,
-    Outcome,
-    Settings,
-    draw_classical,
-    explain_curves,
-)
+from probgeo.paper.classical import SCIPY_SETTINGS, NumpyMetric, by_solve_bvp, by_solve_ivp, principal_geodesic
+from probgeo.paper.experiment import ITERATIONS, Claim, Outcome, Settings, draw_classical, explain_curves
 from probgeo.paper.ones import SETTINGS, ones
 
 
@@ -31,12 +22,12 @@ def run(settings: Settings) -> Outcome:
     X, plain, curves = found.X, found.plain, found.curves
     start = X[np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1))]
     shown = _all_around(found.ends, found.mean, count=12)
-    theirs = [by_solve_bvp(plain, found.mean, x, TOLERANCE) for x in found.ends[shown]]
+    theirs = [by_solve_bvp(plain, found.mean, x) for x in found.ends[shown]]
 
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.4), sharex=True, sharey=True, subplot_kw={"aspect": "equal"})
     numbers: dict[str, dict] = {}
     for (left, right), (name, pga), points in zip(axes, found.pgas.items(), (found.few, X), strict=True):
-        classical = numbers["scipy"] = principal_geodesic(plain, points, start, ITERATIONS, TOLERANCE)
+        classical = numbers["scipy"] = principal_geodesic(plain, points, start, ITERATIONS)
         numbers[name] = _compared(pga, classical, plain)
         plot.geodesics(curves[name][shown], left, data=X, n_samples=10, seed=settings.seed)
         draw_classical(left, theirs)

@@ -15,18 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from probgeo import FrechetMean, Manifold, data, metrics, plot
-from probgeo.paper.classical import NumpyMetric, by_solve_bvp, mean_by_descent
-from probgeo.paper.experiment import (
-    ITERATIONS,
-    SCIPY,
-    SCIPY_SETTINGS,
-    TOLERANCE,
-    Claim,
-    Outcome,
-    Settings,
-    cpu_seconds,
-    paper_solver,
-)
+from probgeo.paper.classical import SCIPY_SETTINGS, NumpyMetric, by_solve_bvp, mean_by_descent
+from probgeo.paper.experiment import ITERATIONS, SCIPY, Claim, Outcome, Settings, cpu_seconds, paper_solver
 from probgeo.paper.ones import LEARNED, SETTINGS, principal_components
 
 IMAGES = 100  # for so many run times are given
@@ -110,7 +100,7 @@ def _by_scipy(
     for x in X:
         for base in bases:
             before = time.process_time()
-            lost += not by_solve_bvp(metric, base, x, TOLERANCE).success
+            lost += not by_solve_bvp(metric, base, x).success
             seconds.append(time.process_time() - before)
         if sum(seconds) > patience:
             break
@@ -118,7 +108,7 @@ def _by_scipy(
     if whole * len(X) / IMAGES > patience:
         return {"seconds": whole, "lost": lost / len(seconds), "extrapolated": True, "sample": len(seconds)}
     before = time.process_time()
-    mean, lost = mean_by_descent(metric, X, bases[0], ITERATIONS, TOLERANCE)
+    mean, lost = mean_by_descent(metric, X, bases[0], ITERATIONS)
     return {
         "seconds": (time.process_time() - before) * IMAGES / len(X),
         "lost": lost / (ITERATIONS * len(X)),

@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullLocator
 
-from probgeo.paper.classical import by_solve_bvp
-from probgeo.paper.experiment import SCIPY_SETTINGS, TOLERANCE, Claim, Outcome, Settings, cpu_seconds, verdict
+from probgeo.paper.classical import SCIPY_SETTINGS, by_solve_bvp
+from probgeo.paper.experiment import Claim, Outcome, Settings, cpu_seconds, verdict
 from probgeo.paper.ones import SETTINGS, ones
 
 
@@ -31,7 +31,7 @@ def run(settings: Settings) -> Outcome:
         batched[name] = 1e3 * cpu_seconds(solve, found.ends) / len(found.ends)
         solve(ends[0])
         alone[name] = np.array([1e3 * cpu_seconds(solve, end) for end in ends])
-    scipy = partial(by_solve_bvp, plain, found.mean, tol=TOLERANCE)
+    scipy = partial(by_solve_bvp, plain, found.mean)
     theirs = np.array([1e3 * cpu_seconds(scipy, end) for end in ends])
 
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 4.4))
