@@ -550,11 +550,6 @@ def test_a_sample_is_drawn_once():
     np.testing.assert_array_equal(rows, sampled(1000, 100, 3))
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(3.0, "some seconds"), (42.0, "about 40 s"), (200.0, "about 3 min")])
-def test_time_to_wait(seconds, text):
-    assert fitting.about(seconds) == text
-
-
 class TestReproduce:
     @pytest.fixture
     def calls(self, monkeypatch):

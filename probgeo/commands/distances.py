@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from probgeo import storage
+from probgeo._repr import duration
 from probgeo.cluster import Cost, estimate, gather
 from probgeo.cluster.job import Job
 from probgeo.cluster.run import complete, lengths
@@ -61,7 +62,7 @@ def gathered_lines(out: Path) -> list[str]:
 
 def cost_lines(cost: Cost, cores: int) -> list[str]:
     """How long it takes here, and on more cores."""
-    times = (f"{_told(cost.seconds(n))} on {n} core{'s' * (n > 1)}" for n in sorted({1, cores, 16, 128}))
+    times = (f"{duration(cost.seconds(n))} on {n} core{'s' * (n > 1)}" for n in sorted({1, cores, 16, 128}))
     return [
         f"{cost.pairs} geodesics in chunks of {cost.chunk}",
         f"{1e3 * cost.each:.3g} +- {2e3 * cost.each_std:.1g} ms each on one core (2 standard errors)",
@@ -69,10 +70,3 @@ def cost_lines(cost: Cost, cores: int) -> list[str]:
         f"{cost.bytes / 1e6:.3g} MB when gathered, about as much in shards; "
         f"{cost.unconverged:.2%} of the sample did not converge",
     ]
-
-
-def _told(seconds: float) -> str:
-    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= 2.0 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.2g} seconds"

@@ -1,6 +1,5 @@
 """What the commands `fit` and `geodesic` compute, write to files, and say in the end."""
 
-import json
 import math
 import platform
 import time
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 
 import probgeo
-from probgeo._json import plain
+from probgeo._json import write_json
+from probgeo._repr import duration
 from probgeo.commands.learned import Space
 from probgeo.commands.tables import InputError, Table, write_table
 from probgeo.geometry import Geodesic, Manifold
@@ -58,7 +58,9 @@ def fit(
         raise InputError(f"--modes must be at most {space.dimension}, the dimensions, got {count}")
     manifold = Manifold(space.metric)
     of, gaussians = _counted(len(X), "point"), _counted(len(space.metric.centers), "Gaussian")
-    tell(f"mean and modes of {of}, metric of {gaussians}: {about(expected_seconds(manifold, X))}")
+    seconds = expected_seconds(manifold, X)
+    told = "some seconds" if seconds < 10.0 else f"about {duration(10 * round(seconds / 10))}"
+    tell(f"mean and modes of {of}, metric of {gaussians}: {told}")
     pga = PrincipalGeodesics(manifold, n_components=count, verbose=int(bars)).fit(X)
     parts = []
     with progress_bar(len(X), bars, "scores") as bar:
@@ -106,18 +108,11 @@ def expected_seconds(manifold: Manifold, X: np.ndarray) -> float:
     return 2.0 * (time.perf_counter() - start) * len(X) / len(some)
 
 
-def about(seconds: float) -> str:
-    if seconds < 10.0:
-        return "some seconds"
-    return f"about {10 * round(seconds / 10)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
-
-
 def save_fit(folder: Path, space: Space, results: dict[str, Any], scores: np.ndarray, rows: np.ndarray) -> None:
     """`results.json`, `scores.csv` and `metric.npz`."""
     versions = {name: version(name) for name in ("numba", "numpy")}
     versions |= {"probgeo": probgeo.__version__, "python": platform.python_version()}
-    text = json.dumps(plain(results | {"versions": versions}), indent=1, allow_nan=False)
-    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    write_json(folder / "results.json", results | {"versions": versions})
     names = [f"score{k + 1}{end}" for k in range(scores.shape[1]) for end in ("", "_std")]
     cells = zip(rows.tolist(), scores.reshape(len(scores), -1).tolist(), strict=True)
     write_table(folder / "scores.csv", ["row", *names], ([row, *own] for row, own in cells))

@@ -8,7 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from probgeo._json import plain
+from probgeo._json import plain, write_json
+from probgeo._repr import duration
 from probgeo.paper.run import EXPERIMENTS, title_and_caption
 
 Record = dict[str, Any]
@@ -24,8 +25,7 @@ PAPER = (
 
 def write_report(folder: Path, records: Records) -> None:
     """Write `results.json` and `index.html` beside the pictures in a folder."""
-    text = json.dumps(plain(records), indent=1, allow_nan=False)
-    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    write_json(folder / "results.json", records)
     (folder / "index.html").write_text(_page(folder, in_order(records)), encoding="utf-8")
 
 
@@ -46,17 +46,6 @@ def alt(record: Record, file: str) -> str:
     if file.endswith(".gif"):
         return f"{record['title']}, animated"
     return record["title"] if file == record["files"][0] else f"{record['title']} ({Path(file).stem})"
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(7.26), duration(200), duration(7384)
-    ('7.3 s', '3 min 20 s', '2 h 3 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.2g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def total(records: Records) -> str:

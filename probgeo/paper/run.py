@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 import probgeo
-from probgeo._json import plain
+from probgeo._json import write_json
 from probgeo.ode.curve import ConvergenceWarning
 from probgeo.paper.experiment import STYLE, Outcome, Settings
 
@@ -189,4 +189,4 @@ def _write(folder: Path, name: str, settings: Settings, record: dict[str, Any]) 
         "seconds": 0.0,
         **record,
     }
-    (folder / f"{name}.json").write_text(json.dumps(plain(whole), indent=1, allow_nan=False), encoding="utf-8")
+    write_json(folder / f"{name}.json", whole)
