@@ -63,18 +63,14 @@ class Plane:
 class Scene:
     """Data X (n, D) with a manifold, or with a way to learn one with so many components.
 
-    Attributes
-    ----------
     columns, colours : names of the columns of X, and what else points may be coloured by
     given : the manifold, unless a metric is learned
     components : Gaussians at first
     tolerance : at first: sloppy enough for the error to be seen
     learn : function of the number of components, by default `from_mixture`
     decode : function of rows (m, D) to images (m, h, w) in [0, 1], or vertices (m, V, 3) of `faces`
-    recipe : str
-        The Python code that makes X, and `manifold` if that is given.
-    learning : str
-        The code that learns a metric with {components} and {rho}.
+    recipe : the Python code that makes X, and `manifold` if that is given
+    learning : the code that learns a metric with {components} and {rho}
     """
 
     X: np.ndarray
