@@ -131,7 +131,7 @@ def _explore(arguments: argparse.Namespace) -> int:
 
 
 def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
-    """The metric of these data, or that of a file."""
+    """A metric learned from the data, or the one in the file that was given."""
     from probgeo.commands.learned import Space
 
     file, asked = getattr(arguments, "metric", None), ("components", "rho", "dimensions")
@@ -145,9 +145,9 @@ def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
 
 @contextmanager
 def _results_in(name: str) -> Iterator[Path]:
-    """Where to put files for a folder that is made at once, so that nobody finds out after the work that it cannot be.
+    """A place for result files, which move to the folder once all are complete.
 
-    Where nothing comes of it, nothing is left behind.
+    The folder is made first: better to fail now than after the work. If the work fails, nothing is left behind.
     """
     from probgeo.storage import staged
 
@@ -165,12 +165,12 @@ def _results_in(name: str) -> Iterator[Path]:
 
 
 def _bars(arguments: argparse.Namespace) -> bool:
-    """Whether to show progress bars; in a file they make no sense."""
+    """Whether to show progress bars: only in a terminal."""
     return not arguments.quiet and sys.stderr.isatty()
 
 
 def _teller(arguments: argparse.Namespace) -> Callable[[str], None]:
-    """How to tell what is going on, if that is wanted."""
+    """A function that reports progress on stderr, unless the user asked for quiet."""
 
     def tell(line: str) -> None:
         if not getattr(arguments, "quiet", False):

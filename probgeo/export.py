@@ -62,7 +62,7 @@ def dataset(curve: "Curve", t: Any, n_samples: int, seed: int) -> "xarray.Datase
 
 
 def as_html(curve: "Curve") -> str:
-    """What a notebook shows: the line of `repr`, and a picture of at most fifty members."""
+    """What a notebook shows: `repr`, and a picture of at most fifty members."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -324,7 +324,7 @@ def _plane(dimension: int, ax: "Axes | None", data: Any) -> "Axes":
 
 
 def _outline(gaussian: Gaussian, ax: "Axes", n_std: float = 2.0, **style: Any) -> None:
-    """Ellipses of some standard deviations, of which the first has the label."""
+    """Draw ellipses of `n_std` standard deviations; only the first gets the label."""
     angle = np.linspace(0.0, 2 * np.pi, 101)
     circle = n_std * np.stack([np.cos(angle), np.sin(angle)])
     means = np.reshape(gaussian.mean, (-1, 2, 1))
@@ -334,9 +334,10 @@ def _outline(gaussian: Gaussian, ax: "Axes", n_std: float = 2.0, **style: Any) -
 
 
 def balls(tensors: np.ndarray, room: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where metrics (n, 2, 2) at points of a grid are ones (n,), and balls of one small radius there.
+    """Balls of one small radius by metrics (n, 2, 2) at points of a grid whose step is `room`: neighbours do not touch.
 
-    These are covariances (m, 2, 2), whose standard deviations are the axes; the largest is just not as wide as `room`.
+    Returns where the metric is positive definite (n,), and there covariances (m, 2, 2) whose ellipses of one standard
+    deviation are the balls.
     """
     usable = np.linalg.eigvalsh(tensors)[:, 0] > 0
     shapes = np.linalg.inv(tensors[usable])

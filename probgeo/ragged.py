@@ -139,7 +139,7 @@ def in_chunks(
 
 
 def _elsewhere(work: Callable, parts: list[np.ndarray]) -> Iterable[Any]:
-    """Results by the active back end of joblib."""
+    """Results from the active back end of joblib."""
     from joblib import Parallel, delayed
     from joblib.parallel import get_active_backend
 
@@ -149,7 +149,7 @@ def _elsewhere(work: Callable, parts: list[np.ndarray]) -> Iterable[Any]:
 
 
 class _Packed:
-    """Work for other processes, which each of them unpacks once: compiling anew would take long."""
+    """Work for other processes. Each unpacks it only once, because compiling it again would take long."""
 
     unpacked: ClassVar[dict[str, Callable]] = {}
 
@@ -171,7 +171,7 @@ class _Packed:
 
 
 def members_at_a_time(bytes_each: float, memory: int = 2**28) -> int:
-    """How many members fit into memory together.
+    """How many members fit into `memory` at a time, in bytes.
 
     >>> members_at_a_time(2**18), members_at_a_time(1e12)
     (1024, 1)
@@ -267,7 +267,7 @@ def _set(variable: ContextVar, value: Any) -> Iterator[None]:
 
 
 def progress_bar(total: int, wanted: bool | None, unit: str) -> Any:
-    """On request, or in a terminal for work that takes longer than three seconds."""
+    """A progress bar: if wanted, or by default in a terminal once the work has taken three seconds."""
     from tqdm.auto import tqdm
 
     shown: Any = {"disable": not wanted}

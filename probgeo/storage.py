@@ -68,7 +68,7 @@ def save(result: Any, path: str | Path) -> Path:
 
 @contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """Where to put files that appear in a folder once all of them are complete; of a failure nothing is left."""
+    """A temporary place for files, which move to `folder` once all are complete; after a failure nothing is left."""
     with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
         yield Path(unfinished)
         for file in sorted(Path(unfinished).iterdir()):

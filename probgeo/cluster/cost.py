@@ -36,13 +36,13 @@ class Cost:
     bytes: int
 
     def seconds(self, cores: int = 1) -> float:
-        """About how long so many cores take; at most one is used a chunk."""
+        """Estimated time on so many cores; a chunk uses one core."""
         rounds = -(-self.pairs // self.chunk) / cores
         return self.each * self.chunk * max(1.0, rounds)
 
 
 def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = None, limit: float = 20.0) -> Cost:
-    """What `distance_matrix` of these arguments costs.
+    """What `distance_matrix` would cost for the same arguments.
 
     Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least. Time is that of the
     processor, so that others who work on the machine hardly matter.

@@ -1,11 +1,11 @@
 """A job in a folder: what is asked for, a shard for every chunk of pairs, and arrays in the end.
 
     job.npz             the points, and enough of the manifold to recognise it
-    shard-000017.npz    what one chunk of pairs came to
-    mean.npy, ...       all of them, once they are gathered
+    shard-000017.npz    the results of one chunk of pairs
+    mean.npy, ...       all results, once they are gathered
 
-A file is there when all of it is written, and has checksums. So whoever does the job looks at what is there and does
-the rest, and who was killed has lost no more than the chunk it was at.
+Files appear only when they are complete, and have checksums. So a job can be continued by doing whatever is missing,
+and a process that is killed loses no more than its current chunk.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ class Job:
         chunk: int | None = None,
         what: str = "distances",
     ) -> "Job":
-        """The job of a manifold, with chunks that take some seconds unless their size is given."""
+        """A job on a manifold. Without `chunk`, chunks are sized to take a few seconds."""
         X, other = as_points("X", X), None if Y is None else as_points("Y", Y)
         second = X.shape if other is None else other.shape
         check_dimensions(manifold.metric, {"X": X.shape, "Y": second})
@@ -96,7 +96,7 @@ class Job:
 
     @cached_property
     def name(self) -> str:
-        """One that no other job has."""
+        """A hash that identifies the job."""
         digest = hashlib.sha256()
         for field in fields(self):
             value = getattr(self, field.name)
@@ -133,7 +133,7 @@ class Job:
     # --- in a folder -------------------------------------------------------------------------
 
     def entered(self, folder: Path) -> "Job":
-        """As it stands in a folder, which is made if there is none; another job is refused."""
+        """The job recorded in a folder, after making sure that it is this one; a new folder is made."""
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / RECORD).exists():
             storage.save(self, folder / RECORD)
@@ -169,11 +169,11 @@ class Job:
         return folder / f"shard-{number:06d}.npz"
 
     def done(self, folder: Path) -> list[int]:
-        """Chunks of which there are shards."""
+        """The chunks that already have shards."""
         return [number for number in range(self.chunks) if self.shard(folder, number).exists()]
 
     def write(self, folder: Path, number: int, values: Values) -> None:
-        """Keep what a chunk came to."""
+        """Write the shard of a chunk."""
         path = self.shard(folder, number)
         try:
             storage.save({"job": self.name, "chunk": number, "values": values}, path)
@@ -185,7 +185,7 @@ class Job:
             ) from error
 
     def values(self, folder: Path, number: int) -> Values:
-        """What a chunk came to; damaged shards and those of other jobs are refused."""
+        """Read the shard of a chunk; damaged shards and those of other jobs are errors."""
         path = self.shard(folder, number)
         try:
             found = storage.load(path)
@@ -203,7 +203,7 @@ class Job:
 
 
 def gather(out: str | Path) -> dict[str, np.ndarray]:
-    """All shards of a job as one array a value, in files that need not fit into memory.
+    """Join the shards of a job: one array for each value, in files that need not fit into memory.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def gather(out: str | Path) -> dict[str, np.ndarray]:
 
 
 def _room(path: Path, job: Job, value: np.ndarray) -> np.memmap:
-    """A file for all values of a kind. Of points with themselves distances are zero and known."""
+    """A file for one of the arrays. The distance of a point to itself is zero, and converged."""
     shape = (*job.shape, *value.shape[1:])
     array = np.lib.format.open_memmap(path, "w+", value.dtype, shape)
     if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash later

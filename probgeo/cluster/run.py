@@ -142,7 +142,7 @@ Compute = Callable[[Manifold, np.ndarray, np.ndarray], Values]
 
 @dataclass(frozen=True)
 class Assignment:
-    """All that travels to a worker, once; what is done there is a chunk by its number."""
+    """Everything a worker needs, sent once; after that, chunks are referred to by number."""
 
     job: Job
     manifold: Manifold
@@ -197,7 +197,7 @@ def complete(
     progress: bool | None = None,
     share: tuple[int, int] = (1, 1),
 ) -> None:
-    """Do the chunks of a job that are missing: all, or of n equal shares the i-th, (i, n)."""
+    """Do the missing chunks of a job: all of them, or the i-th of n equal shares, (i, n)."""
     job = job.entered(folder)
     i, n = share
     mine, done = range(i - 1, job.chunks, n), job.done(folder)
@@ -219,10 +219,10 @@ def complete(
 
 
 def by_dask(assignment: Assignment, numbers: list[int], client: Any, retries: int) -> Iterator[tuple[int, Values]]:
-    """Chunks as the workers of a Dask cluster finish them.
+    """Yield chunks as the workers of a Dask cluster finish them.
 
-    Dask does again what it knows to be lost with a worker. We do again what it gave up, because the assignment itself
-    was lost with the last worker that had it, or workers died of a chunk repeatedly.
+    Dask repeats what it knows was lost with a worker. We repeat what it gave up: when the last worker that held the
+    assignment died, or when workers died of a chunk repeatedly.
     """
     from distributed import KilledWorker, as_completed
 

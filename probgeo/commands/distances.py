@@ -1,4 +1,4 @@
-"""What the command `distances` does: a job in shards, its gathered arrays, or what it will cost."""
+"""The command `distances`: run a job in shards, gather it, or estimate its cost."""
 
 import argparse
 from pathlib import Path
@@ -18,7 +18,7 @@ from probgeo.ragged import jobs, who_works
 
 
 def answer(arguments: argparse.Namespace, bar: bool) -> list[str]:
-    """Do what was asked for; in lines what there is then."""
+    """Do what was asked for; return lines that say what came of it."""
     if arguments.gather is not None:
         if arguments.data is not None:
             raise InputError("--gather needs no DATA: its folder knows the points")
@@ -52,7 +52,7 @@ def space_of(path: Path, table: Table) -> tuple[Manifold, np.ndarray]:
 
 
 def gathered_lines(out: Path) -> list[str]:
-    """Gather, and say what there is."""
+    """Gather the shards in a folder; return lines that say what is there."""
     if (what := Job.read(out).what) != "distances":
         raise InputError(f"{out} is a job of {what}: in Python, probgeo.cluster.gather gathers it")
     found = gather(out)
@@ -61,7 +61,7 @@ def gathered_lines(out: Path) -> list[str]:
 
 
 def cost_lines(cost: Cost, cores: int) -> list[str]:
-    """How long it takes here, and on more cores."""
+    """Lines that say how long it takes on one core, here, and on more."""
     times = (f"{duration(cost.seconds(n))} on {n} core{'s' * (n > 1)}" for n in sorted({1, cores, 16, 128}))
     return [
         f"{cost.pairs} geodesics in chunks of {cost.chunk}",

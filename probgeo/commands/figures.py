@@ -20,7 +20,7 @@ from probgeo.paper.experiment import STYLE
 
 
 def draw_fit(path: Path, pga: Any, results: dict[str, Any], scores: np.ndarray, X: Table) -> None:
-    """Metric and principal geodesics in the plane, elsewhere scores and explained variance."""
+    """In the plane the metric and the principal geodesics, otherwise scores and explained variance."""
     with _figure(path, width=7.0) as figure:
         left, right = figure.subplots(1, 2)
         if len(X.columns) == 2:
@@ -139,7 +139,7 @@ def _label(ax: Axes, X: Table) -> None:
 
 
 def _add_legend(ax: Axes) -> None:
-    """Below the label of the x-axis, where it hides nothing; it says what dashes mean."""
+    """Put a legend below the label of the x-axis, where it hides nothing; explain dashes if there are any."""
     if any(line.get_linestyle() == "--" for line in ax.lines):
         ax.plot([], [], "--", color="black", label="dashed: not converged")
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 4.5}
@@ -147,5 +147,5 @@ def _add_legend(ax: Axes) -> None:
 
 
 def _literal(name: str) -> str:
-    """A name as it is: dollars would begin a formula."""
+    """A name that matplotlib shows literally: a dollar sign would begin a formula."""
     return name.replace("$", r"\$")

@@ -25,7 +25,7 @@ TIMES = np.linspace(0.0, 1.0, 101)
 
 @contextmanager
 def heard() -> Iterator[list[str]]:
-    """Warnings as plain lines, each once, in a list that grows as they come."""
+    """Collect warnings as plain lines, each once."""
     lines: list[str] = []
 
     def hear(message: Any, *_: Any, **__: Any) -> None:
@@ -40,7 +40,7 @@ def heard() -> Iterator[list[str]]:
 
 
 def sampled(count: int, most: int | None, seed: int) -> np.ndarray:
-    """The rows that are used: all, or as many as wanted, drawn at random, in order."""
+    """Which rows to use: all, or a random sample in increasing order."""
     if most is None or count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
@@ -143,7 +143,7 @@ def sample_note(count: int, used: int, seed: int) -> list[str]:
 
 
 def fit_summary(results: dict[str, Any]) -> list[str]:
-    """Lines with what a reader wants to know first, and six coordinates of the mean."""
+    """The lines printed at the end: the most important numbers, and up to six coordinates of the mean."""
     settings, dimension = results["settings"], len(results["columns"])
     lines = [
         f"{_counted(settings['points'], 'point')} in {_counted(dimension, 'dimension')}, "
@@ -174,9 +174,7 @@ def geodesic_summary(curve: Geodesic, ends: tuple[int, int]) -> list[str]:
 
 
 def plus_minus(value: Any, error: Any, scale: Any = 0.0) -> str:
-    """To the second digit of the error, which is not told if it is negligible.
-
-    That is a billionth of the value, or of a scale, if that is larger.
+    """A value with two digits of its error; an error below a billionth of the value, or of `scale`, is only bounded.
 
     >>> plus_minus(1.23456, 0.0123), plus_minus(1.0, 3e-28), plus_minus(1e-20, 3e-28, 2.0)
     ('1.235 +- 0.012', '1 +- below 1e-09', '0 +- below 2e-09')

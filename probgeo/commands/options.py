@@ -1,4 +1,4 @@
-"""What can be typed after `probgeo`, and which numbers make sense there."""
+"""The options of the commands, and which values they accept."""
 
 import argparse
 import math

@@ -13,7 +13,7 @@ Row = list[str]
 
 
 class InputError(ValueError):
-    """What a user can put right: shown as one line, without a traceback."""
+    """A mistake in the input, shown as one line without a traceback."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Table:
         return Table(self.values[:, columns], tuple(self.columns[k] for k in columns), self.notes)
 
     def without_constants(self) -> "Table":
-        """The columns that say something, and a note about the others."""
+        """Without columns that are the same in every row, and with a note about those."""
         varies = np.ptp(self.values, axis=0) > 0
         if not varies.any():
             return self
@@ -120,7 +120,7 @@ def _read_csv(path: Path, header: bool | None) -> Table:
 
 
 def _cells(path: Path) -> tuple[list[int], list[Row]]:
-    """Numbers of lines, for messages, and their cells; empty lines are left out."""
+    """Line numbers (for messages) and cells of all lines that are not empty."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # spreadsheets put a mark at the beginning
     except UnicodeDecodeError as error:

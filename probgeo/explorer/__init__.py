@@ -1,4 +1,4 @@
-"""A page on this machine on which one drags two points and sees the geodesic between them move."""
+"""A web page, served locally, on which one drags two points and watches the geodesic between them."""
 
 import socket
 import sys
@@ -56,7 +56,7 @@ class Explorer:
 
     @property
     def address(self) -> str:
-        """With the token: whoever knows it can use the page, from this machine."""
+        """The address with its token: anyone on this machine who knows it can use the page."""
         return f"http://127.0.0.1:{self.port}/{self._application.token}/"
 
     @property
@@ -64,7 +64,7 @@ class Explorer:
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        """Until the page was closed; Ctrl-C ends it at once."""
+        """Wait until the page has been closed; Ctrl-C ends it at once."""
         try:
             while self.running:
                 self._thread.join(0.2)
@@ -72,7 +72,7 @@ class Explorer:
             self.stop()
 
     def stop(self, patience: float = 10.0) -> None:
-        """End it, and wait so many seconds until it has ended."""
+        """Stop serving, and wait up to `patience` seconds for that."""
         self._end()
         self._thread.join(patience)
 
@@ -159,7 +159,7 @@ def explore(
 
 
 def _bound(port: int) -> socket.socket:
-    """Listening on the loopback address only."""
+    """A socket that listens on the loopback address only."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if sys.platform != "win32":  # a port of an explorer that has just ended is free
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

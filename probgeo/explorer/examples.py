@@ -71,7 +71,7 @@ EXAMPLES: dict[str, Callable[[], Scene]] = {"moons": moons, "digits": digits, "o
 
 
 def _of_images(images: np.ndarray, dimension: int, recipe: str) -> dict[str, Any]:
-    """Of a scene of principal components of images: X, the names, the way back, and the recipe."""
+    """Arguments of a scene that shows principal components of images: data, names, decoder, recipe."""
     from sklearn.decomposition import PCA
 
     pca = PCA(dimension, svd_solver="full")

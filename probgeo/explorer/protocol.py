@@ -1,7 +1,7 @@
-"""Messages from the page: JSON objects with a `kind`, and all that kind has, within bounds.
+"""Messages from the page: JSON objects with a `kind` and the fields of that kind, all within bounds.
 
-Whatever comes is checked here before anything is done with it; what fails is refused with a `RefusedError` that names
-the field, what was given and what would be right.
+Every message is checked here before anything is done with it. One that fails is refused with a `RefusedError` that
+names the field, what was given and what would be right.
 """
 
 import json
@@ -11,13 +11,13 @@ from probgeo.explorer.scene import PLANES, Scene
 
 
 class RefusedError(ValueError):
-    """A message that makes no sense, why, and which one (kind, serial) as far as it says so."""
+    """A message that makes no sense; `about` is its kind and serial, as far as these are known."""
 
     about: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
 
 
 class Between(NamedTuple):
-    """Numbers within bounds: by default what may be a coordinate, and its square computed with."""
+    """A number within bounds. The default bounds allow any coordinate whose square is still harmless."""
 
     least: float = -1e9
     most: float = 1e9
@@ -25,18 +25,18 @@ class Between(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Some of so many points, each once; null for all."""
+    """A selection among `points` points, as a list of their numbers; null selects all."""
 
     points: int
 
 
 def longest(scene: Scene) -> int:
-    """Characters of a message: each point may be named in a selection."""
+    """The longest message allowed, in characters: a selection may name every point."""
     return 4000 + 9 * len(scene.X)
 
 
 def kinds(scene: Scene) -> dict[str, dict[str, Any]]:
-    """The fields of every kind of message, and what is right there, as `_checked` understands it."""
+    """For every kind of message its fields, and what each accepts, in the terms of `_checked`."""
     components = Between(1, max(1, scene.most_components), whole=True)
     rho, tolerance, rows = Between(0.0, 100.0), Between(1e-6, 1.0), Selection(len(scene.X))
     setting = {"components": components, "rho": rho, "tolerance": tolerance, "view": list(PLANES)}
@@ -57,7 +57,7 @@ def kinds(scene: Scene) -> dict[str, dict[str, Any]]:
 
 
 def parsed(text: Any, scene: Scene) -> dict[str, Any]:
-    """A message as the session takes it."""
+    """A message, parsed and checked."""
     if not isinstance(text, str):
         raise RefusedError(f"messages must be text, got {type(text).__name__}")
     if len(text) > longest(scene):

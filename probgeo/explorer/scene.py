@@ -1,4 +1,4 @@
-"""What is explored: data, how a metric is learned from them, the plane in which they are seen."""
+"""What the page shows: the data, how a metric is learned from them, and the plane they are seen in."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -90,7 +90,7 @@ class Scene:
 
     @cached_property
     def most_components(self) -> int:
-        """What the points allow, 40 at most; 0 of a given manifold."""
+        """As many as the points allow, at most 40; 0 if the manifold was given."""
         allowed = len(np.unique(self.X, axis=0)) // (self.X.shape[1] + 1)
         return min(40, max(1, allowed)) if self.given is None else 0
 
@@ -99,7 +99,7 @@ class Scene:
         return self.given is None or hasattr(self.given.metric, "with_rho")
 
     def metric(self, components: int, rho: float) -> Metric:
-        """That which is given or learned, as sharp as that if it can be."""
+        """The metric that was given, or one that is learned, with this sharpness if it has one."""
         metric: Any = self._learned(components) if self.given is None else self.given.metric
         return metric.with_rho(rho) if self.has_rho else metric
 
@@ -109,14 +109,14 @@ class Scene:
 
     @cached_property
     def plane(self) -> Callable[[str], Plane]:
-        """The plane of a kind."""
+        """The plane of a kind, computed once."""
         return lru_cache(lambda kind: Plane.of(self.X, kind))
 
     @cached_property
     def manifold(self) -> Callable[..., Manifold]:
-        """That of components, rho, tolerance and thoroughness.
+        """The manifold for components, rho, tolerance and thoroughness.
 
-        Some are kept, as a manifold remembers what it searches by: pulled sliders ask for many.
+        The last ones are kept, because a manifold remembers what helps its search, and sliders ask for many.
         """
 
         def make(components: int, rho: float, tolerance: float, thoroughness: str) -> Manifold:
@@ -128,7 +128,7 @@ class Scene:
 
     @cached_property
     def decoder(self) -> dict[str, Any] | None:
-        """What the page has to know to draw what `decoded` gives."""
+        """What the page needs to know to draw what `decoded` returns; None if there is nothing to decode."""
         if self.decode is None:
             return None
         example = np.asarray(self.decode(self.X[:1]))
@@ -148,7 +148,7 @@ class Scene:
         return {"kind": "mesh", "faces": as_base64(faces, np.uint16), "scale": scale}
 
     def decoded(self, x: np.ndarray) -> list[str]:
-        """Images as bytes, or vertices as 16-bit numbers in units of `scale`, at points x (n, D); none undecoded."""
+        """Points x (n, D) as images in bytes, or as vertices in 16-bit multiples of `scale`; empty without `decode`."""
         if self.decode is None or self.decoder is None:
             return []
         made = np.nan_to_num(np.asarray(self.decode(x), dtype=float))
@@ -157,14 +157,14 @@ class Scene:
         return [as_base64(np.clip(one / self.decoder["scale"], -32767, 32767), np.int16) for one in made]
 
     def values(self, column: str) -> np.ndarray:
-        """What the data are coloured by (n,)."""
+        """The numbers (n,) by which the data are coloured."""
         if column in self.colours:
             return self.colours[column]
         return self.X[:, self.columns.index(column)]
 
 
 def as_base64(values: np.ndarray, kind: Any) -> str:
-    """Little-endian, in base64."""
+    """The numbers in little-endian bytes, in base64."""
     return b64encode(values.astype(np.dtype(kind).newbyteorder("<")).tobytes()).decode()
 
 

@@ -46,17 +46,16 @@ class Application:
         self.app.router.redirect_slashes = False
 
     def local(self, asked: HTTPConnection, origins: tuple[int, ...]) -> bool:
-        """Whether it was asked of this address, by a page from here, with so many origins.
+        """Whether a request names this address as its `Host`, and as its `Origin`, of which it may have `origins` many.
 
-        A name that someone else's server resolves to 127.0.0.1 is stopped by `Host`, another page in the same browser
-        by `Origin`.
+        `Host` stops foreign names that resolve to 127.0.0.1, `Origin` stops other pages in the same browser.
         """
         host, origin = asked.headers.getlist("host"), asked.headers.getlist("origin")
         known = {f"http://{name}" for name in self.hosts}
         return len(host) == 1 and host[0] in self.hosts and len(origin) in origins and known.issuperset(origin)
 
     def knows(self, asked: HTTPConnection) -> bool:
-        """Whether the token is right, told in the same time whatever it is."""
+        """Whether the token is right, compared in constant time."""
         return secrets.compare_digest(asked.path_params["token"].encode(), self.token.encode())
 
     async def page(self, request: Any) -> Any:
@@ -92,7 +91,7 @@ class Application:
 
 
 class Tab:
-    """What goes on between one tab and its session."""
+    """The conversation between one tab and its session."""
 
     def __init__(self, websocket: WebSocket, scene: Scene) -> None:
         self.websocket, self.errors_left = websocket, MOST_ERRORS
@@ -108,7 +107,7 @@ class Tab:
         self.latest: dict[str, int] = {}
 
     async def talk(self) -> None:
-        """Until the tab is closed, or has sent too much that makes no sense (`RefusedError`)."""
+        """Talk until the tab is closed, or has sent too many messages that make no sense (`RefusedError`)."""
         await self.send(as_text(self.session.welcome()))
         tasks = [asyncio.create_task(doing) for doing in (self.read(), *map(self.work, WORKERS))]
         try:
@@ -122,7 +121,7 @@ class Tab:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def read(self) -> None:
-        """Take messages as they come; a later one of a kind replaces one that still waits."""
+        """Receive messages; a newer one replaces one of its kind that still waits."""
         while True:
             received = await self.websocket.receive()
             if received["type"] == "websocket.disconnect":
@@ -149,7 +148,7 @@ class Tab:
             self.arrived[worker].set()
 
     async def work(self, worker: str) -> None:
-        """Answer what waits, one at a time, in a thread."""
+        """Answer the messages that wait for this worker, one at a time, in a thread."""
         while True:
             await self.arrived[worker].wait()
             self.arrived[worker].clear()
@@ -160,7 +159,7 @@ class Tab:
                 await self.send(await asyncio.to_thread(self.answer, message))
 
     def answer(self, message: dict[str, Any]) -> str:
-        """As text, also of what was stopped or failed."""
+        """The answer as text, also if the work was cancelled or failed."""
         kind, serial = message["kind"], message["serial"]
         try:
             answer = {"kind": kind, **self.session.answer(message)}
@@ -190,7 +189,7 @@ def page_text(nonce: str) -> str:
 
 
 def page_headers(nonce: str, hosts: tuple[str, ...]) -> dict[str, str]:
-    """Nothing may be loaded, sent or framed but by this machine."""
+    """Headers by which nothing may be loaded from, sent to or framed by other machines."""
     policy = (
         "default-src 'none'",
         f"script-src 'nonce-{nonce}'",

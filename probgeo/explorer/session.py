@@ -1,4 +1,4 @@
-"""What one tab is told: each message answered from what it says itself.
+"""The answers to one tab: each depends on its message alone.
 
 The page owns the state, ends and sliders and all, and sends it with every question. So tabs cannot confuse each other,
 and undo is the page's business alone.
@@ -40,11 +40,11 @@ SEARCH_EVERY = 4  # coarse answers, as a drag leads to other minima; the others 
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error: the user has asked for it
-    """The mean is no longer wanted."""
+    """The user no longer wants the mean."""
 
 
 class Session:
-    """Answers for one tab; `tell` sends what is known on the way."""
+    """Answers messages of one tab; `tell` sends it news meanwhile."""
 
     def __init__(self, scene: Scene, tell: Callable[[Fields], None] = print) -> None:
         self.scene, self.tell = scene, tell
@@ -67,7 +67,7 @@ class Session:
         }
 
     def answer(self, message: Fields) -> Fields:
-        """The answer to a message that was checked: the method of its kind takes its fields."""
+        """The answer to a checked message: the method named as its kind is called with its fields."""
         fields = {name: value for name, value in message.items() if name not in ("kind", "serial")}
         return getattr(self, message["kind"])(**fields)
 
@@ -102,7 +102,7 @@ class Session:
         return answer
 
     def _shortest(self, manifold: Manifold, a: Gaussian, b: Gaussian, fine: bool) -> Geodesic:
-        """Found by a search, or, while an end is dragged, mostly from the curve before."""
+        """The shortest curve: while an end is dragged mostly improved from the last one, otherwise searched for."""
         follows = not fine and self.followed < SEARCH_EVERY - 1
         guess = self.last if follows else None
         if guess is not None and guess.metric is not manifold.metric:
@@ -169,7 +169,7 @@ class Session:
         t, mean = np.linspace(0.0, 1.0, 60), pga.mean_
 
         def way(k: int) -> Fields:
-            """Two standard deviations of the data to both sides."""
+            """A principal geodesic, two standard deviations of the data to each side."""
             reach = 2.0 * float(pga.explained_variance_[k]) ** 0.5
             halves = [pga.geodesic(k, sign * reach) for sign in (-1.0, 1.0)]
             before, after = (half.mean(t) for half in halves)
@@ -203,7 +203,7 @@ class Session:
 
 
 def uncertain_ends(plane: Plane, ends: list[list[float]], spreads: list[list[float]]) -> list[Gaussian]:
-    """Gaussians over points (D,), as uncertain as ellipses in the plane say."""
+    """Gaussians over points (D,) from ellipses in the plane."""
     found = []
     for x, (along, across, angle) in zip(plane.lift(ends), spreads, strict=True):
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
@@ -213,7 +213,7 @@ def uncertain_ends(plane: Plane, ends: list[list[float]], spreads: list[list[flo
 
 
 def as_text(answer: Fields) -> str:
-    """JSON; NaN and infinity have become null before."""
+    """An answer as JSON; NaN and infinity have been replaced before."""
     return json.dumps(answer, allow_nan=False, separators=(",", ":"))
 
 

@@ -93,7 +93,7 @@ def by_solve_bvp(
 
 
 def length_of(metric: NumpyMetric, solution: Any) -> float:
-    """Length of a solution of SciPy's, by Gauss's rule between its nodes."""
+    """Length of a solution by SciPy, by Gauss's rule between its nodes."""
     s, w = np.polynomial.legendre.leggauss(4)
     h = np.diff(solution.x)[:, None]
     t = (solution.x[:-1, None] + h * (0.5 * (s + 1.0))).reshape(-1)
@@ -115,7 +115,7 @@ def by_solve_ivp(metric: NumpyMetric, a: np.ndarray, v: np.ndarray, rtol: float)
 
 
 def logs(metric: NumpyMetric, base: np.ndarray, X: np.ndarray, tol: float = TOLERANCE) -> tuple[Any, int]:
-    """Logarithms (P, D) of the points X, and how many geodesics failed; these still count."""
+    """Logarithms (P, D) of the points X, and how many geodesics failed; the failed ones are included."""
     found = [by_solve_bvp(metric, base, x, tol) for x in X]
     D = X.shape[1]
     vectors = np.array([f.sol(0.0)[D:] for f in found])

@@ -1,4 +1,4 @@
-"""What an experiment is given, what it hands back, and what several of them draw alike."""
+"""What an experiment takes and returns, and what several of them draw in the same way."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -44,7 +44,7 @@ class Settings:
     tiny: bool = False
 
     def choose(self, full: T, quick: T, tiny: T | None = None) -> T:
-        """One of three sizes; tiny is as quick unless it is given."""
+        """One of three sizes; without a tiny one, quick is used."""
         if self.tiny and tiny is not None:
             return tiny
         return quick if self.quick or self.tiny else full
@@ -65,7 +65,7 @@ class Claim:
 
 
 def verdict(*right: bool) -> Verdict:
-    """What follows from what a claim is made of."""
+    """The verdict on a claim, from whether each of its parts is right."""
     return "agrees" if all(right) else "partly" if any(right) else "disagrees"
 
 
@@ -100,7 +100,7 @@ def cpu_seconds(function: Callable, *args: Any) -> float:
 
 
 def draw_classical(ax: Axes, solutions: Iterable[Any]) -> None:
-    """Draw those of SciPy's solutions that it did not give up, on top of ours."""
+    """Draw the solutions by SciPy that converged, on top of ours."""
     for solution in solutions:
         if solution.success:
             ax.plot(*solution.sol(TIMES)[:2], "--", color=SCIPY, linewidth=1.2, zorder=4)

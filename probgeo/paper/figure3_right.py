@@ -91,7 +91,7 @@ def _one_dimension(metric: metrics.LocalMetrics, X: np.ndarray, patience: float)
 def _by_scipy(
     metric: NumpyMetric, X: np.ndarray, bases: tuple[np.ndarray, np.ndarray], patience: float
 ) -> dict[str, Any]:
-    """The same descent, for all images, if a sample of its geodesics says it takes little.
+    """The same descent by SciPy, for all images if a sample of its geodesics says that it takes little time.
 
     The sample is taken from the first and the last base point in turns until time is up.
     """

@@ -132,7 +132,7 @@ def _bellies(ways: Ways, slope: np.ndarray, start: float) -> tuple[np.ndarray, n
 
 
 def _joined(down: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """What is at TIMES of both ways, from one end to the other."""
+    """Values at TIMES along both ways, joined from one end to the other."""
     return np.concatenate([down[::-1], up[1:]])
 
 

@@ -53,7 +53,7 @@ def total(records: Records) -> str:
 
 
 def kind_of_run(records: Records) -> str:
-    """How far the numbers can be trusted."""
+    """Whether it was a quick run, whose numbers are rough."""
     small = [name for name, record in in_order(records).items() if record["quick"] or record["tiny"]]
     if not small:
         return "This was a full run."
