@@ -40,7 +40,8 @@ class Application:
         self.scene, self.linger, self.end = scene, linger, end
         _ = scene.decoder  # what cannot be drawn is refused before anything is served
         self.token = secrets.token_urlsafe(16)
-        self.tabs = self.changes = 0
+        self.tabs = 0
+        self.ending: asyncio.TimerHandle | None = None
         self.hosts = tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
         self.app = Starlette(routes=[Route("/{token}/", self.page), WebSocketRoute("/{token}/socket", self.socket)])
         self.app.router.redirect_slashes = False
@@ -71,7 +72,8 @@ class Application:
         if not allowed or self.tabs >= MOST_TABS:
             return await websocket.close(WS_1008_POLICY_VIOLATION)
         self.tabs += 1
-        self.changes += 1
+        if self.ending:
+            self.ending.cancel()
         try:
             await websocket.accept()
             await Tab(websocket, self.scene).talk()
@@ -81,13 +83,8 @@ class Application:
             pass
         finally:
             self.tabs -= 1
-            self.changes += 1
-            later = asyncio.get_running_loop().call_later
-            later(self.linger, self._end_unless_changed, self.changes)
-
-    def _end_unless_changed(self, changes: int) -> None:
-        if not self.tabs and self.changes == changes:
-            self.end()
+            if not self.tabs:
+                self.ending = asyncio.get_running_loop().call_later(self.linger, self.end)
 
 
 class Tab:

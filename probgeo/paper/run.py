@@ -77,16 +77,16 @@ def reproduce(
         raise ValueError(f"unknown figure {unknown[0]!r}; there are {', '.join(EXPERIMENTS)}")
     folder, settings = Path(out), Settings(quick, seed, tiny)
     folder.mkdir(parents=True, exist_ok=True)
-    start, order = time.perf_counter(), [name for group in GROUPS for name in group if name in (names or EXPERIMENTS)]
-    order = [name for name in order if again or not _finished(folder, name, settings)]
-    labels = {name: f"{name} ({k} of {len(order)})" * progress for k, name in enumerate(order, start=1)}
+    wanted = [name for group in GROUPS for name in group if name in (names or EXPERIMENTS)]
+    order = [name for name in wanted if again or not _finished(folder, name, settings)]
+    labels = {name: f"{name} ({k} of {len(order)})" if progress else "" for k, name in enumerate(order, start=1)}
     groups = [{name: labels[name] for name in group if name in labels} for group in GROUPS]
-    jobs = (2 if quick else 1) if jobs is None else jobs
-    several = jobs > 1 and sum(map(bool, groups)) > 1
     tasks: list[Task] = [(folder, settings, group) for group in groups if group]
+    jobs = min((2 if quick else 1) if jobs is None else jobs, len(tasks))
+    start = time.perf_counter()
     write_report(folder, records_in(folder))
-    with ThreadPool(jobs) as pool:
-        for _ in pool.imap_unordered(_in_a_process, tasks) if several else map(_run_group, tasks):
+    with ThreadPool(max(1, jobs)) as pool:
+        for _ in pool.imap_unordered(_in_a_process, tasks) if jobs > 1 else map(_run_group, tasks):
             write_report(folder, records_in(folder))
     if progress and tasks:
         _tell("all", f"{len(order)} done, {time.perf_counter() - start:.0f} s")
