@@ -145,7 +145,6 @@ def principal_geodesic(metric: NumpyMetric, X: np.ndarray, start: np.ndarray, it
         "direction": v * np.sign(v[np.argmax(np.abs(v))]),
         "variance": values[-1],
         "lost": lost + failed,
-        "solved": (iterations + 1) * len(X),
     }
 
 
