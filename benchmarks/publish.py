@@ -16,19 +16,8 @@ from html import escape
 from pathlib import Path
 
 from probgeo.paper.experiment import Claim
-from probgeo.paper.report import (
-    MARKS,
-    PAPER,
-    Records,
-    alt,
-    in_order,
-    kind_of_run,
-    made_with,
-    not_run,
-    paragraphs,
-    tally,
-    total,
-)
+from probgeo.paper.report import MARKS, PAPER, Records, alt, in_order, kind_of_run, made_with, not_run, tally, total
+from probgeo.paper.run import title_and_caption
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path("docs/paper_results.json")
@@ -115,7 +104,7 @@ def _section(name: str, records: Records) -> list[str]:
     return [
         f"### {_text(record['title'])}",
         *(f"![{_text(alt(record, file))}]({folder}/{file})" for file in record["files"]),
-        *map(_text, paragraphs(name)),
+        *map(_text, title_and_caption(name)[1]),
         *([_table(record["claims"])] if record["claims"] else []),
     ]
 

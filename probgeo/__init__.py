@@ -1,7 +1,7 @@
 """Statistics on learned Riemannian manifolds with honest error bars.
 
-Names are imported on first use: neither JAX, PyTorch nor scikit-learn is loaded before it is
-needed, and importing probgeo changes nothing outside of it.
+Names are imported on first use: neither JAX, PyTorch nor scikit-learn is loaded before it is needed, and importing
+probgeo changes nothing outside of it.
 """
 
 from importlib import import_module
@@ -33,79 +33,33 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# the module that each name lives in; a room is its own name
-_HOMES = {
-    "probgeo.explorer": ("explore",),
-    "probgeo.gaussian": ("Gaussian", "ScalarGaussian"),
-    "probgeo.geometry": ("Geodesic", "Manifold"),
-    "probgeo.ode": ("kernels",),
-    "probgeo.ode.conditions": ("at", "condition", "periodic", "robin"),
-    "probgeo.ode.continuation": ("continuation",),
-    "probgeo.ode.curve": ("ConvergenceWarning", "Curve"),
-    "probgeo.ode.observed": ("observed",),
-    "probgeo.ode.solve": ("solve_bvp", "solve_ivp"),
-    "probgeo.stats": (
-        "FrechetMean",
-        "GeodesicKMeans",
-        "GeodesicKNeighborsClassifier",
-        "GeodesicKNeighborsRegressor",
-        "GeodesicRegression",
-        "GeometricMedian",
-        "NormalOnManifold",
-        "PrincipalGeodesics",
-        "TangentSpace",
-    ),
-    "probgeo.storage": ("load", "save"),
-}
-_ROOMS = ("cluster", "data", "functions", "metrics", "plot", "solvers", "stats")
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = ["ConvergenceWarning", "Curve", "Gaussian", "Geodesic", "Manifold", "ScalarGaussian", "load", "save"]
+__all__ += ["at", "condition", "continuation", "kernels", "observed", "periodic", "robin", "solve_bvp", "solve_ivp"]
+__all__ += ["FrechetMean", "GeodesicKMeans", "GeodesicKNeighborsClassifier", "GeodesicKNeighborsRegressor"]
+__all__ += ["GeodesicRegression", "GeometricMedian", "NormalOnManifold", "PrincipalGeodesics", "TangentSpace"]
+__all__ += ["cluster", "data", "explore", "functions", "metrics", "plot", "solvers", "stats"]
 
-__all__ = [
-    "ConvergenceWarning",
-    "Curve",
-    "FrechetMean",
-    "Gaussian",
-    "Geodesic",
-    "GeodesicKMeans",
-    "GeodesicKNeighborsClassifier",
-    "GeodesicKNeighborsRegressor",
-    "GeodesicRegression",
-    "GeometricMedian",
-    "Manifold",
-    "NormalOnManifold",
-    "PrincipalGeodesics",
-    "ScalarGaussian",
-    "TangentSpace",
-    "at",
-    "cluster",
-    "condition",
-    "continuation",
-    "data",
-    "explore",
-    "functions",
-    "kernels",
-    "load",
-    "metrics",
-    "observed",
-    "periodic",
-    "plot",
-    "robin",
-    "save",
-    "solve_bvp",
-    "solve_ivp",
-    "solvers",
-    "stats",
-]
+_ROOMS = ("cluster", "data", "functions", "metrics", "ode.kernels", "plot", "solvers", "stats")
+_HOMES = {  # of what is neither a room nor an estimator
+    "explore": "explorer",
+    **dict.fromkeys(("Gaussian", "ScalarGaussian"), "gaussian"),
+    **dict.fromkeys(("Geodesic", "Manifold"), "geometry"),
+    **dict.fromkeys(("at", "condition", "periodic", "robin"), "ode.conditions"),
+    **dict.fromkeys(("ConvergenceWarning", "Curve"), "ode.curve"),
+    **dict.fromkeys(("solve_bvp", "solve_ivp"), "ode.solve"),
+    **dict.fromkeys(("load", "save"), "storage"),
+    "continuation": "ode.continuation",
+    "observed": "ode.observed",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"probgeo.{name}")
-    if name == "kernels":
-        return import_module("probgeo.ode.kernels")
-    if name not in _HOME_OF:
+    if name not in __all__:
         raise AttributeError(f"module 'probgeo' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    for room in _ROOMS:
+        if room.split(".")[-1] == name:
+            return import_module(f"probgeo.{room}")
+    value = globals()[name] = getattr(import_module(f"probgeo.{_HOMES.get(name, 'stats')}"), name)
     return value
 
 

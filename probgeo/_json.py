@@ -1,5 +1,7 @@
 """Values for JSON."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,3 +20,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A file for programs, that people can read."""
+    path.write_text(json.dumps(plain(value), indent=1, allow_nan=False) + "\n", encoding="utf-8")

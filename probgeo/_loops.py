@@ -1,18 +1,17 @@
 """How the computing half of the library is compiled: small loops, once, kept in Numba's cache.
 
-A loop is a leaf: flat float64 arrays in, arrays out, no options beyond numbers. Numba keeps what it
-compiles beside the source, or in the user's cache folder where that cannot be written.
+A loop is a leaf: flat float64 arrays in, arrays out, no options beyond numbers. Numba keeps what it compiles beside the
+source, or in the user's cache folder where that cannot be written.
 """
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-_told = False
 
 
 def loop(function: Function) -> Function:
@@ -25,13 +24,11 @@ def loop(function: Function) -> Function:
         return njit(**options)(function)
 
 
+@cache
 def _tell_once() -> None:
-    global _told
-    if not _told:
-        _told = True
-        warnings.warn(
-            "no folder for compiled loops can be written, so that they are compiled again in every "
-            "process; the environment variable NUMBA_CACHE_DIR may name one",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+    warnings.warn(
+        "there is no folder where compiled loops could be kept, so that every process compiles them again; "
+        "the environment variable NUMBA_CACHE_DIR may name one",
+        RuntimeWarning,
+        stacklevel=4,
+    )

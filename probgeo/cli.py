@@ -1,13 +1,11 @@
 """The command line: `probgeo reproduce`, `fit`, `geodesic`, `distances` and `explore`."""
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from probgeo.commands.options import parser
@@ -37,24 +35,21 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.command == "explore":
             return 0  # the way to end it
         keeping = arguments.command in ("reproduce", "distances")
-        kept = "what is finished is kept" if keeping else "nothing written"
-        _complain(arguments, f"stopped, {kept}")
+        _complain(arguments, f"stopped, {'what is finished is kept' if keeping else 'nothing written'}")
         return 130
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from probgeo import paper
 
-    out = Path(arguments.out)
-    records = paper.reproduce(
-        arguments.figures, out, quick=arguments.quick, seed=arguments.seed, again=arguments.again, jobs=arguments.jobs
-    )
+    options = {name: getattr(arguments, name) for name in ("quick", "seed", "again", "jobs")}
+    records = paper.reproduce(arguments.figures, arguments.out, **options)
     # the folder may hold failures of other days, of figures that nobody asked for now
-    asked = {name: r for name, r in records.items() if name in (arguments.figures or records)}
-    failed = {name: record["error"] for name, record in asked.items() if "error" in record}
+    asked = arguments.figures or records
+    failed = {name: record["error"] for name, record in records.items() if name in asked and "error" in record}
     for name, error in failed.items():
         _complain(arguments, f"{name} failed: {error}")
-    print(f"report: {out / 'index.html'}")
+    print(f"report: {Path(arguments.out) / 'index.html'}")
     return 1 if failed else 0
 
 
@@ -65,79 +60,59 @@ def _fit(arguments: argparse.Namespace) -> int:
     table = read_table(arguments.data, arguments.header).without_constants()
     rows = fitting.sampled(len(table.values), arguments.sample, arguments.seed)
     used = table.take(rows)
-    with _staged(arguments.out) as folder:
-        with fitting.heard() as lines:
-            tell = _progress(arguments)
-            tell(f"learning a metric from {len(rows)} points")
-            space = _learned(arguments, used)
-            bars = not arguments.quiet and sys.stderr.isatty()  # in a file they make no sense
-            pga, results, scores = fitting.fit(used, space, arguments.modes, tell, bars)
-            draw_fit(folder / "fit", pga, results, scores, space.coordinates(used))
-        names = ("data", "dimensions", "seed")
-        settings = {name: getattr(arguments, name) for name in names}
-        settings |= {"points": len(table.values), "sample": len(rows), "modes": scores.shape[1]}
-        settings |= {"components": len(space.metric.centers), "columns": table.columns}
-        settings |= {"rho": float(space.metric.rho)}
-        results |= {"settings": settings, "notes": table.notes, "warnings": lines}
-        results["seconds"] = round(time.perf_counter() - arguments.began, 1)
+    with _results_in(arguments.out) as folder, fitting.heard() as warned:
+        tell = _teller(arguments)
+        tell(f"learning a metric from {len(rows)} points")
+        space = _learned(arguments, used)
+        pga, results, scores = fitting.fit(used, space, arguments.modes, tell, _bars(arguments))
+        draw_fit(folder / "fit", pga, results, scores, space.coordinates(used))
+        results["settings"] = {
+            "data": arguments.data,
+            "columns": table.columns,
+            "points": len(table.values),
+            "sample": len(rows),
+            "dimensions": arguments.dimensions,
+            "components": len(space.metric.centers),
+            "rho": float(space.metric.rho),
+            "modes": scores.shape[1],
+            "seed": arguments.seed,
+        }
+        seconds = round(time.perf_counter() - arguments.began, 1)
+        results |= {"notes": table.notes, "warnings": warned, "seconds": seconds}
         fitting.save_fit(folder, space, results, scores, rows)
     written = "results.json, scores.csv, metric.npz, fit.png, fit.pdf"
-    return _done(arguments, lines, [*table.notes, *fitting.fit_summary(results)], written)
+    return _done(arguments, warned, [*table.notes, *fitting.fit_summary(results)], written)
 
 
 def _geodesic(arguments: argparse.Namespace) -> int:
     from probgeo.commands import fitting
     from probgeo.commands.figures import draw_geodesic
+    from probgeo.geometry import Manifold
 
     table = read_table(arguments.data, arguments.header).without_constants()
     ends = (arguments.start, arguments.end)
     fitting.check_ends(table, ends)
-    with _staged(arguments.out) as folder, fitting.heard() as lines:
-        rows = fitting.sampled(len(table.values), arguments.sample, arguments.seed)
+    rows = fitting.sampled(len(table.values), arguments.sample, arguments.seed)
+    with _results_in(arguments.out) as folder, fitting.heard() as warned:
         space = _learned(arguments, table.take(rows))
         points = space.coordinates(table)
-        curve = fitting.geodesic(space, points, ends)
+        curve = Manifold(space.metric).geodesic(*points.values[list(ends)], progress=False)
         fitting.save_geodesic(folder, curve, points.columns)
         draw_geodesic(folder / "geodesic", curve, space, points.take(rows))
-    written = "geodesic.csv, geodesic.png, geodesic.pdf"
-    notes = list(table.notes)
-    if arguments.metric is None:
-        notes += fitting.sample_note(len(table.values), len(rows), arguments.seed)
-    summary = [*notes, *fitting.geodesic_summary(curve, ends)]
-    return _done(arguments, lines, summary, written)
+    notes = [] if arguments.metric else fitting.sample_note(len(table.values), len(rows), arguments.seed)
+    summary = [*table.notes, *notes, *fitting.geodesic_summary(curve, ends)]
+    return _done(arguments, warned, summary, "geodesic.csv, geodesic.png, geodesic.pdf")
 
 
 def _distances(arguments: argparse.Namespace) -> int:
-    from probgeo.cluster import estimate
-    from probgeo.cluster.job import Job
     from probgeo.commands import distances, fitting
-    from probgeo.ragged import jobs, who_works
 
-    lines: list[str] = []
     try:
-        if arguments.gather is not None:
-            if arguments.data is not None:
-                raise InputError("--gather needs no DATA: its folder knows the points")
-            summary = distances.gathered(Path(arguments.gather))
-        elif arguments.data is None or arguments.metric is None:
-            raise InputError("give DATA and --metric FILE, or --gather DIR")
-        else:
-            table = read_table(arguments.data, arguments.header)
-            manifold, X = distances.space_of(Path(arguments.metric), table)
-            with fitting.heard() as lines, jobs(arguments.jobs):
-                if arguments.estimate:
-                    cost = estimate(manifold, X, chunk=arguments.chunk)
-                    summary = distances.cost_lines(cost, cores=who_works()[0])
-                else:
-                    bar = not arguments.quiet and sys.stderr.isatty()
-                    job, out = Job.of(manifold, X, chunk=arguments.chunk), Path(arguments.out)
-                    summary = distances.solve(job, manifold, out, arguments.shard, bar)
+        with fitting.heard() as warned:
+            summary = distances.answer(arguments, _bars(arguments))
     except ValueError as error:
         raise InputError(str(error)) from error
-    for line in lines:
-        _complain(arguments, f"warning: {line}")
-    print(*summary, sep="\n")
-    return 0
+    return _done(arguments, warned, summary)
 
 
 def _explore(arguments: argparse.Namespace) -> int:
@@ -146,7 +121,7 @@ def _explore(arguments: argparse.Namespace) -> int:
     from probgeo.commands.exploring import scene_of
     from probgeo.explorer import Explorer
 
-    page = Explorer(scene_of(arguments, _progress(arguments)), arguments.port)
+    page = Explorer(scene_of(arguments, _teller(arguments)), arguments.port)
     print(f"exploring at {page.address}", flush=True)
     print("it ends some seconds after the tab is closed, or with Ctrl-C", flush=True)
     if arguments.browser:
@@ -156,34 +131,32 @@ def _explore(arguments: argparse.Namespace) -> int:
 
 
 def _learned(arguments: argparse.Namespace, table: Table) -> "Space":
-    """The metric of these data, or that of a file."""
+    """A metric learned from the data, or the one in the file that was given."""
     from probgeo.commands.learned import Space
 
-    file = getattr(arguments, "metric", None)
+    file, asked = getattr(arguments, "metric", None), ("components", "rho", "dimensions")
     if file is None:
-        options = (arguments.components, arguments.rho, arguments.dimensions, arguments.seed)
-        return Space.learn(table, *options)
-    for name in ("components", "rho", "dimensions"):
+        return Space.learn(table, *(getattr(arguments, name) for name in (*asked, "seed")))
+    for name in asked:
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for a metric yet to be learned: leave out --metric")
     return Space.load(Path(file))
 
 
 @contextmanager
-def _staged(name: str) -> Iterator[Path]:
-    """Where to put files that appear in a folder once all of them are complete.
+def _results_in(name: str) -> Iterator[Path]:
+    """A place for result files, which move to the folder once all are complete.
 
-    The folder is made at once: it would be a pity to find out after the work that it cannot be.
-    Where nothing comes of it, nothing is left behind.
+    The folder is made first: better to fail now than after the work. If the work fails, nothing is left behind.
     """
+    from probgeo.storage import staged
+
     folder = Path(name)
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
-            yield Path(unfinished)
-            for file in sorted(Path(unfinished).iterdir()):
-                os.replace(file, folder / file.name)
+        with staged(folder) as unfinished:
+            yield unfinished
     except BaseException:
         for path in new:
             if not any(path.iterdir()):
@@ -191,8 +164,13 @@ def _staged(name: str) -> Iterator[Path]:
         raise
 
 
-def _progress(arguments: argparse.Namespace) -> Callable[[str], None]:
-    """How to tell what is going on, if that is wanted."""
+def _bars(arguments: argparse.Namespace) -> bool:
+    """Whether to show progress bars: only in a terminal."""
+    return not arguments.quiet and sys.stderr.isatty()
+
+
+def _teller(arguments: argparse.Namespace) -> Callable[[str], None]:
+    """A function that reports progress on stderr, unless the user asked for quiet."""
 
     def tell(line: str) -> None:
         if not getattr(arguments, "quiet", False):
@@ -201,11 +179,11 @@ def _progress(arguments: argparse.Namespace) -> Callable[[str], None]:
     return tell
 
 
-def _done(arguments: argparse.Namespace, warned: list[str], summary: list[str], files: str) -> int:
+def _done(arguments: argparse.Namespace, warned: list[str], summary: list[str], files: str = "") -> int:
     for line in warned:
         _complain(arguments, f"warning: {line}")
     seconds = time.perf_counter() - arguments.began
-    print(*summary, f"in {arguments.out} after {seconds:.1f} s: {files}", sep="\n")
+    print(*summary, *([f"in {arguments.out} after {seconds:.1f} s: {files}"] if files else []), sep="\n")
     return 0
 
 

@@ -62,14 +62,7 @@ def dataset(curve: "Curve", t: Any, n_samples: int, seed: int) -> "xarray.Datase
 
 
 def as_html(curve: "Curve") -> str:
-    """What a notebook shows: the line of `repr`, and a picture."""
-    said = html.escape(repr(curve))
-    picture = f'<img alt="{said}" src="data:image/png;base64,{_png(curve)}">'
-    return f"<div><code>{said}</code></div>{picture}"
-
-
-def _png(curve: "Curve", most: int = 50) -> str:
-    """A picture of at most so many members of a batch, in base 64."""
+    """What a notebook shows: `repr`, and a picture of at most fifty members."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -82,16 +75,17 @@ def _png(curve: "Curve", most: int = 50) -> str:
     for _ in curve.batch_shape[1:]:
         shown = shown[0]
     if curve.batch_shape:
-        shown = shown[: min(len(shown), most)]
-    # path in the plane, or components against time
-    for component in (None,) if curve.dimension <= 2 else range(min(curve.dimension, 3)):
-        colour = None if component is None else f"C{component}"
-        plot.curve(shown, ax, component=component, nodes=False, colour=colour)
+        shown = shown[: min(len(shown), 50)]
     in_plane = curve.dimension == 2
-    ax.set_xlabel("$y_1$" if in_plane else "$t$")
-    ax.set_ylabel("$y_2$" if in_plane else "$y$")
+    if curve.dimension <= 2:
+        plot.curve(shown, ax, nodes=False)
+    else:
+        for component in range(3):
+            plot.curve(shown, ax, component=component, nodes=False, colour=f"C{component}")
+    ax.set(xlabel="$y_1$" if in_plane else "$t$", ylabel="$y_2$" if in_plane else "$y$")
     if in_plane:
         ax.set_aspect("equal", "datalim")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    return base64.b64encode(buffer.getvalue()).decode("ascii")
+    png, said = io.BytesIO(), html.escape(repr(curve))
+    figure.savefig(png, format="png")
+    picture = base64.b64encode(png.getvalue()).decode("ascii")
+    return f'<div><code>{said}</code></div><img alt="{said}" src="data:image/png;base64,{picture}">'

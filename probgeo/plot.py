@@ -1,7 +1,7 @@
 """Pictures of curves, manifolds and statistics with matplotlib: axes in, axes out.
 
-The colours can be told apart by colour-blind readers, and by their lightness in a grey print:
-means are dark, samples lighter and thin, nodes light with a dark rim, bands and data pale.
+The colours can be told apart by colour-blind readers, and by their lightness in a grey print: means are dark, samples
+lighter and thin, nodes light with a dark rim, bands and data pale.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probgeo.gaussian import Gaussian, covariance_factor
-from probgeo.metrics import Metric, as_metric
+from probgeo.metrics import as_metric
 from probgeo.ode.curve import Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["curve", "ellipse", "geodesics", "mean", "mesh", "metric", "points", "principal_geodesics"]
 
 COLOURS = {
     "mean": "#8c1515",
@@ -40,9 +42,9 @@ def curve(
 ) -> "Axes":
     """Draw a curve: one component against time, or a path in the plane.
 
-    A curve in one dimension, or one `component` of a longer one, is drawn against time with a
-    band of two standard deviations; a curve in the plane as a path, whose uncertainty shows in the
-    samples only. The mean of a curve that did not converge is dashed.
+    A curve in one dimension, or one `component` of a longer one, is drawn against time with a band of two standard
+    deviations; a curve in the plane as a path, whose uncertainty shows in the samples only. The mean of a curve that
+    did not converge is dashed.
 
     Parameters
     ----------
@@ -81,7 +83,8 @@ def curve(
     if n_samples < 0:
         raise ValueError(f"n_samples must not be negative, got {n_samples}")
     in_plane = len(shown) == 2
-    ax = _axes(ax, ("$y_1$", "$y_2$") if in_plane else ("$t$", _name(curve.dimension, shown[0])))
+    name = "$y$" if curve.dimension == 1 else f"$y_{{{shown[0] + 1}}}$"
+    ax = _axes(ax, ("$y_1$", "$y_2$") if in_plane else ("$t$", name))
     colour = COLOURS["mean"] if colour is None else colour
     t0, t1 = np.asarray(curve.t_span)
     t = np.linspace(t0, t1, n_times)
@@ -97,15 +100,13 @@ def curve(
         return columns if in_plane else (times, *columns)
 
     for index in np.ndindex(curve.batch_shape):
-        mean = points(t, means[index])
         if stds is not None:
-            _, std = points(t, stds[index])
-            lower, upper = mean[1] - 2 * std, mean[1] + 2 * std
-            ax.fill_between(t, lower, upper, color=colour, alpha=0.18, linewidth=0, zorder=1)
+            (_, mean), (_, std) = points(t, means[index]), points(t, stds[index])
+            ax.fill_between(t, mean - 2 * std, mean + 2 * std, color=colour, alpha=0.18, linewidth=0, zorder=1)
         for sample in samples:
             ax.plot(*points(t, sample[index]), **thin, zorder=2)
         style = "-" if converged[index] else "--"
-        ax.plot(*mean, style, color=colour, linewidth=1.5, zorder=3, label=label)
+        ax.plot(*points(t, means[index]), style, color=colour, linewidth=1.5, zorder=3, label=label)
         label = None  # one entry in the legend for the whole batch
         if nodes:
             member = curve[index] if index else curve
@@ -187,8 +188,8 @@ def metric(
 ) -> "Axes":
     """Draw a metric in the plane: how it magnifies areas, and its unit balls.
 
-    The darker the background, the larger sqrt(det M), the longer the ways there. Each ellipse is
-    what is within the same small distance of its centre.
+    The darker the background, the larger sqrt(det M), the longer the ways there. Each ellipse is what is within the
+    same small distance of its centre.
 
     Parameters
     ----------
@@ -210,20 +211,28 @@ def metric(
     (1, 9)
     """
     function = as_metric(getattr(metric, "metric", metric), dimension=2)
-    left, right, bottom, top = _extent(extent, data)
+    if extent is None:
+        if data is None:
+            raise ValueError("give extent=(left, right, bottom, top), or data")
+        low, high = np.min(data, axis=0), np.max(data, axis=0)
+        room = 0.15 * np.max(high - low)
+        extent = low[0] - room, high[0] + room, low[1] - room, high[1] + room
+    left, right, bottom, top = extent
     ax = _axes(ax, ("$x_1$", "$x_2$"))
     if background:
-        tensors = _tensors(function, left, right, bottom, top, resolution)
-        sign, log_volume = np.linalg.slogdet(tensors)
+        at = _grid(np.linspace(left, right, resolution), np.linspace(bottom, top, resolution))
+        sign, log_volume = np.linalg.slogdet(function.tensors_at(at))
         image = np.where(sign > 0, 0.5 * log_volume, np.nan).reshape(resolution, resolution)
         look: Any = {"cmap": "Greys", "alpha": 0.6, "aspect": "auto", "zorder": 0}
-        ax.imshow(image, origin="lower", extent=(left, right, bottom, top), **look)
+        ax.imshow(image, origin="lower", extent=extent, **look)
     if ellipses:
-        _ellipses(function, (left, right, bottom, top), ellipses, ax)
+        middles = (np.arange(ellipses) + 0.5) / ellipses
+        at = _grid(left + (right - left) * middles, bottom + (top - bottom) * middles)
+        usable, covs = balls(function.tensors_at(at), min(right - left, top - bottom) / ellipses)
+        _outline(Gaussian.unchecked(at[usable], covs), ax, 1.0, color=COLOURS["second"], linewidth=0.7)
     if data is not None:
         points(data, ax, colour=COLOURS["ends"])  # pale ones would drown in the grey
-    ax.set_xlim(left, right)
-    ax.set_ylim(bottom, top)
+    ax.set(xlim=(left, right), ylim=(bottom, top))
     ax.set_aspect("equal", adjustable="box")
     return ax
 
@@ -250,18 +259,11 @@ def principal_geodesics(
     Samples show what is unknown of mean, direction and curve.
     """
     ax = _plane(len(pga.mean_.mean), ax, data)
+    look: Any = {"nodes": False, "n_samples": n_samples, "seed": seed}
     for k, variance in enumerate(pga.explained_variance_):
-        colour = (COLOURS["mean"], COLOURS["second"])[min(k, 1)]
-        for reach in (-deviations, deviations):
-            curve(
-                pga.geodesic(k, reach * variance**0.5),
-                ax,
-                nodes=False,
-                n_samples=n_samples,
-                seed=seed,
-                colour=colour,
-                label=f"principal geodesic {k + 1}" if reach > 0 else None,
-            )
+        look["colour"] = (COLOURS["mean"], COLOURS["second"])[min(k, 1)]
+        for reach, label in ((-deviations, None), (deviations, f"principal geodesic {k + 1}")):
+            curve(pga.geodesic(k, reach * variance**0.5), ax, label=label, **look)
     ax.plot(*pga.mean_.mean, "D", color=COLOURS["ends"], markersize=5, zorder=6)
     return ax
 
@@ -322,7 +324,7 @@ def _plane(dimension: int, ax: "Axes | None", data: Any) -> "Axes":
 
 
 def _outline(gaussian: Gaussian, ax: "Axes", n_std: float = 2.0, **style: Any) -> None:
-    """Ellipses of some standard deviations, of which the first has the label."""
+    """Draw ellipses of `n_std` standard deviations; only the first gets the label."""
     angle = np.linspace(0.0, 2 * np.pi, 101)
     circle = n_std * np.stack([np.cos(angle), np.sin(angle)])
     means = np.reshape(gaussian.mean, (-1, 2, 1))
@@ -331,37 +333,21 @@ def _outline(gaussian: Gaussian, ax: "Axes", n_std: float = 2.0, **style: Any) -
         style["label"] = None
 
 
-def _extent(extent: tuple[float, float, float, float] | None, data: Any) -> tuple[float, float, float, float]:
-    if extent is not None:
-        return extent
-    if data is None:
-        raise ValueError("give extent=(left, right, bottom, top), or data")
-    low, high = np.min(data, axis=0), np.max(data, axis=0)
-    room = 0.15 * np.max(high - low)
-    return low[0] - room, high[0] + room, low[1] - room, high[1] + room
+def balls(tensors: np.ndarray, room: float) -> tuple[np.ndarray, np.ndarray]:
+    """Balls of one small radius by metrics (n, 2, 2) at points of a grid whose step is `room`: neighbours do not touch.
 
-
-def _tensors(function: Metric, left: float, right: float, bottom: float, top: float, count: int) -> np.ndarray:
-    """M (count^2, 2, 2) at points that fill a rectangle, row by row from the bottom."""
-    x, y = np.meshgrid(np.linspace(left, right, count), np.linspace(bottom, top, count))
-    at = np.stack([x.ravel(), y.ravel()], axis=1)
-    return function.tensors_at(at)
-
-
-def _ellipses(function: Metric, extent: tuple, count: int, ax: "Axes") -> None:
-    """Balls of one small radius, such that the largest just do not touch."""
-    left, right, bottom, top = extent
-    margin = 0.5 / count
-    x = left + (right - left) * np.linspace(margin, 1 - margin, count)
-    y = bottom + (top - bottom) * np.linspace(margin, 1 - margin, count)
-    tensors = _tensors(function, x[0], x[-1], y[0], y[-1], count)
-    centres = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    Returns where the metric is positive definite (n,), and there covariances (m, 2, 2) whose ellipses of one standard
+    deviation are the balls.
+    """
     usable = np.linalg.eigvalsh(tensors)[:, 0] > 0
-    shapes = np.linalg.inv(np.where(usable[:, None, None], tensors, np.eye(2)))
-    widest = np.sqrt(np.linalg.eigvalsh(shapes[usable])[:, -1].max()) if usable.any() else 1.0
-    radius = 0.45 * min((right - left) / count, (top - bottom) / count) / widest
-    balls = Gaussian.unchecked(centres[usable], shapes[usable])
-    _outline(balls, ax, radius, color=COLOURS["second"], linewidth=0.7)
+    shapes = np.linalg.inv(tensors[usable])
+    widest = np.linalg.eigvalsh(shapes)[:, -1].max(initial=np.finfo(float).tiny)
+    return usable, shapes * ((0.45 * room) ** 2 / widest)
+
+
+def _grid(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Points (n, 2), row by row from the bottom."""
+    return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
 
 
 def _shown(dimension: int, component: int | None) -> tuple[int, ...]:
@@ -378,10 +364,6 @@ def _shown(dimension: int, component: int | None) -> tuple[int, ...]:
     return (component,)
 
 
-def _name(dimension: int, component: int) -> str:
-    return "$y$" if dimension == 1 else f"$y_{{{component + 1}}}$"
-
-
 def _axes(ax: "Axes | None", labels: tuple[str, str]) -> "Axes":
     """The axes given, or those of a new figure."""
     if ax is not None:
@@ -389,8 +371,7 @@ def _axes(ax: "Axes | None", labels: tuple[str, str]) -> "Axes":
     import matplotlib.pyplot as plt  # slow to import, and not needed if axes are given
 
     _, ax = plt.subplots()
-    ax.set_xlabel(labels[0])
-    ax.set_ylabel(labels[1])
+    ax.set(xlabel=labels[0], ylabel=labels[1])
     if labels[0] != "$t$":
         ax.set_aspect("equal", adjustable="datalim")
     return ax

@@ -3,8 +3,8 @@
 The rows of all members of a batch stand one after the other; member m has the rows
 `offsets[m] : offsets[m + 1]`. There is no padding, so that nobody pays for the longest curve.
 
-`in_chunks` is the one place that divides work: to bound memory, to use all cores (compiled loops
-release the GIL) or the machines that joblib knows of, and to show progress.
+`in_chunks` is the one place that divides work: to bound memory, to use all cores (compiled loops release the GIL) or
+the machines that joblib knows of, and to show progress.
 """
 
 import os
@@ -12,8 +12,9 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from hashlib import sha256
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
@@ -106,54 +107,39 @@ def in_chunks(
 ) -> list[Result]:
     """`work(members)` for all of `count` members, a chunk at a time: results in order.
 
-    Which members share a chunk depends on `count` alone, never on who works on it: users' functions
-    may round differently in other company.
+    Which members share a chunk depends on `count` alone, never on who works on it: users' functions may round
+    differently in other company.
 
-    Parameters
-    ----------
-    work : function of member numbers (n,)
-    most : int
-        Most members of a chunk, which bounds the memory.
-    least : int
-        Fewest members that are worth a chunk of their own.
-    travels : bool
-        Whether other processes may do it, where a back end of joblib says so. What `work` writes
-        elsewhere than in its result would be lost.
-    progress : bool, optional
-        Whether to show a progress bar. By default in a terminal, if it takes long.
-    unit : str
-        What the bar counts.
+    most, least : members of a chunk: most, which bounds the memory, and fewest that are worth one of their own.
+    travels : whether other processes may do it, where a back end of joblib says so. What `work` writes elsewhere than
+        in its result would be lost.
+    progress : whether to show a bar, which counts `unit`; by default in a terminal, if it takes long.
     """
     size = most if _inside.get() else min(most, max(least, int(WORTH_DIVIDING * count**0.5)))
     parts = np.array_split(np.arange(count), max(1, -(-count // size)))
     workers, processes = who_works()
     workers = min(workers, len(parts))
-    with blas_on_one_thread, progress_bar(count, progress, unit) as bar:
-        results = []
+
+    def one(members: np.ndarray) -> Result:
+        with undivided():
+            return work(members)
+
+    with blas_on_one_thread, progress_bar(count, progress, unit) as bar, ExitStack() as stack:
         if workers == 1:
-            with undivided():
-                for part in parts:
-                    results.append(work(part))
-                    bar.update(len(part))
-            return results
-        if processes and travels:
-            for part, result in zip(parts, _elsewhere(work, parts), strict=True):
-                results.append(result)
-                bar.update(len(part))
-            return results
-
-        def one(members: np.ndarray) -> Result:
-            with undivided():
-                result = work(members)
-            bar.update(len(members))
-            return result
-
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(one, parts))
+            found: Iterable[Result] = map(one, parts)
+        elif processes and travels:
+            found = _elsewhere(work, parts)
+        else:
+            found = stack.enter_context(ThreadPoolExecutor(workers)).map(one, parts)
+        results = []
+        for part, result in zip(parts, found, strict=True):
+            results.append(result)
+            bar.update(len(part))
+        return results
 
 
 def _elsewhere(work: Callable, parts: list[np.ndarray]) -> Iterable[Any]:
-    """Results by the active back end of joblib."""
+    """Results from the active back end of joblib."""
     from joblib import Parallel, delayed
     from joblib.parallel import get_active_backend
 
@@ -163,7 +149,7 @@ def _elsewhere(work: Callable, parts: list[np.ndarray]) -> Iterable[Any]:
 
 
 class _Packed:
-    """Work for other processes, which each of them unpacks once: compiling anew would take long."""
+    """Work for other processes. Each unpacks it only once, because compiling it again would take long."""
 
     unpacked: ClassVar[dict[str, Callable]] = {}
 
@@ -185,7 +171,7 @@ class _Packed:
 
 
 def members_at_a_time(bytes_each: float, memory: int = 2**28) -> int:
-    """How many members fit into memory together.
+    """How many members fit into `memory` at a time, in bytes.
 
     >>> members_at_a_time(2**18), members_at_a_time(1e12)
     (1024, 1)
@@ -196,8 +182,8 @@ def members_at_a_time(bytes_each: float, memory: int = 2**28) -> int:
 def who_works() -> tuple[int, bool]:
     """How many workers there are, and whether they are other processes than this one.
 
-    As `n_jobs` or an active `joblib.parallel_config` say. By default threads: `PROBGEO_THREADS`, or
-    one for every core at hand, but one only where joblib runs several callers at a time.
+    As `n_jobs` or an active `joblib.parallel_config` say. By default threads: `PROBGEO_THREADS`, or one for every core
+    at hand, but one only where joblib runs several callers at a time.
     """
     if _inside.get():
         return 1, False
@@ -224,27 +210,26 @@ def _default_threads() -> int:
 class _BlasOnOneThread:
     """Within, matrix products use one thread: those of curves are too small to be shared.
 
-    OpenBLAS on two threads took up to a hundred times as long for products of 50 x 50 matrices.
-    Entered by many threads at a time, the first sets the number and the last restores it.
+    OpenBLAS on two threads took up to a hundred times as long for products of 50 x 50 matrices. Entered by many threads
+    at a time, the first sets the number and the last restores it.
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._entered = 0
-        self._controller: Any = None
+        self._lock, self._entered = Lock(), 0
         self._limit: Any = None
+
+    @cached_property
+    def _controller(self) -> Any:
+        import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of compiled loops)
+        from threadpoolctl import ThreadpoolController
+
+        return ThreadpoolController()
 
     def __enter__(self) -> None:
         with self._lock:
+            if not self._entered:
+                self._limit = self._controller.limit(limits=1, user_api="blas")
             self._entered += 1
-            if self._entered > 1:
-                return
-            if self._controller is None:
-                import scipy.linalg.cython_blas  # noqa: F401  (the BLAS of compiled loops)
-                from threadpoolctl import ThreadpoolController
-
-                self._controller = ThreadpoolController()
-            self._limit = self._controller.limit(limits=1, user_api="blas")
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
@@ -282,9 +267,10 @@ def _set(variable: ContextVar, value: Any) -> Iterator[None]:
 
 
 def progress_bar(total: int, wanted: bool | None, unit: str) -> Any:
-    """On request, or in a terminal for work that takes longer than three seconds."""
+    """A progress bar: if wanted, or by default in a terminal once the work has taken three seconds."""
     from tqdm.auto import tqdm
 
+    shown: Any = {"disable": not wanted}
     if wanted is None:
-        return tqdm(total=total, unit=f" {unit}", disable=None, delay=3.0, leave=False)
-    return tqdm(total=total, unit=f" {unit}", disable=not wanted)
+        shown = {"disable": None, "delay": 3.0, "leave": False}
+    return tqdm(total=total, unit=f" {unit}", **shown)

@@ -1,20 +1,18 @@
 """Results in files: arrays as they are, and a description of what they belong to. No pickle.
 
-A file is one of NumPy's archives (.npz). Nothing in it is ever executed: classes and functions are
-named, and only those of probgeo and JAX, or ones that the reader hands over, are looked up.
+A file is one of NumPy's archives (.npz). Nothing in it is ever executed: classes and functions are named, and only
+those of probgeo and JAX, or ones that the reader hands over, are looked up.
 """
 
 import dataclasses
 import importlib
 import json
 import os
-import secrets
-import tokenize
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -28,11 +26,6 @@ KINDS = {  # how other files begin
     b"\x80": "it is a pickle, which could make anything happen and is not opened",
     b"\x93NUMPY": "it is a single array (.npy)",
 }
-DAMAGED = (  # what NumPy and JSON say to files that are not as they were written
-    *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError),
-    *(TypeError, AttributeError, IndexError, NotImplementedError, RuntimeError, SyntaxError),
-    *(tokenize.TokenError, MemoryError, OverflowError),
-)
 
 
 def save(result: Any, path: str | Path) -> Path:
@@ -43,8 +36,8 @@ def save(result: Any, path: str | Path) -> Path:
     result : Curve, Geodesic, Gaussian, Manifold, metric, solver or estimator
         Or a list, tuple or dict of such things.
     path : str or Path
-        `.npz` is added if there is no such ending. The file is there when all of it is written:
-        whoever is interrupted keeps the one that was there before.
+        `.npz` is added if there is no such ending. The file is there when all of it is written: whoever is interrupted
+        keeps the one that was there before.
 
     Returns
     -------
@@ -68,22 +61,18 @@ def save(result: Any, path: str | Path) -> Path:
         target = target.with_name(target.name + ".npz")
     named: dict[str, Any] = {str(k): array for k, array in enumerate(arrays)}
     named[STRUCTURE] = np.array(json.dumps(structure))
-    with replacing(target) as file:
+    with staged(target.parent) as folder, (folder / target.name).open("wb") as file:
         np.savez_compressed(file, **named)
     return target
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Any]:
-    """A file to write bytes to, that takes the place of `target` once it is complete."""
-    who = f"{os.getpid()}-{secrets.token_hex(4)}"  # machines that share a folder share numbers
-    unfinished = target.with_name(f".{target.name}.{who}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-        os.replace(unfinished, target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+def staged(folder: Path) -> Iterator[Path]:
+    """A temporary place for files, which move to `folder` once all are complete; after a failure nothing is left."""
+    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
+        yield Path(unfinished)
+        for file in sorted(Path(unfinished).iterdir()):
+            os.replace(file, folder / file.name)
 
 
 def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
@@ -93,16 +82,17 @@ def load(path: str | Path, known: Iterable[Any] = ()) -> Any:
     ----------
     path : str or Path
     known : classes and functions
-        Those of your own that the result is made of, for instance the function of a metric. A file
-        only names them.
+        Those of your own that the result is made of, for instance the function of a metric. A file only names them.
     """
-    own = {_name(x): x for x in _as_known(known)}
+    listed = list(known) if isinstance(known, Iterable) else [known]
+    if not all(map(_is_function, listed)):
+        raise TypeError(f"known must be a list of classes and functions, got {known!r}")
     structure, arrays = _read(_as_path(path))
     try:
-        return _rebuild(structure, lambda k: arrays[str(k)], own)
+        return _rebuild(structure, arrays, {_name(x): x for x in listed})
     except NotFoundError as error:
         raise ValueError(f"{path} {error}") from error
-    except DAMAGED as error:
+    except Exception as error:
         raise ValueError(f"{path} was altered: its description does not fit ({error!r})") from error
 
 
@@ -110,13 +100,6 @@ def _as_path(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the name of a file, got {path!r}")
     return Path(path)
-
-
-def _as_known(known: Any) -> list:
-    listed = list(known) if isinstance(known, Iterable) else [known]
-    if not all(hasattr(x, "__qualname__") for x in listed):
-        raise TypeError(f"known must be a list of classes and functions, got {known!r}")
-    return listed
 
 
 def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
@@ -134,7 +117,7 @@ def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         structure = json.loads(str(arrays.pop(STRUCTURE))) if STRUCTURE in arrays else None
-    except DAMAGED as error:
+    except Exception as error:  # NumPy and JSON may say anything to files that are not as they were written
         if "pickle" in str(error):
             raise ValueError(f"{foreign}it has pickled objects, which are not opened") from error
         raise ValueError(f"{path} is damaged: {error}") from error
@@ -153,7 +136,7 @@ def _describe(value: Any, arrays: list[np.ndarray], where: str) -> Any:
         return value
     if is_traced(value):
         raise TypeError(f"{where} cannot be saved inside a JAX transformation: it has no value yet")
-    if isinstance(value, np.ndarray | np.generic) or _is_foreign_array(value):
+    if all(hasattr(value, name) for name in ("__array__", "dtype", "shape")):  # those of JAX and PyTorch become NumPy's
         return _describe_array(value, arrays, where)
     if isinstance(value, dict):
         pairs = [(_describe(k, arrays, where), v) for k, v in value.items()]
@@ -163,21 +146,25 @@ def _describe(value: Any, arrays: list[np.ndarray], where: str) -> Any:
             f"{where} cannot be saved: it is a module of PyTorch, which torch.save keeps; "
             "of curves, save what they are at some times"
         )
-    if hasattr(value, "_fields"):  # a named tuple
-        parts = {name: getattr(value, name) for name in value._fields}
-    elif isinstance(value, list | tuple):
-        items = [_describe(v, arrays, f"{where}[{k}]") for k, v in enumerate(value)]
-        return {type(value).__name__: items}
-    elif isinstance(value, type) or not hasattr(value, "__dict__") or _is_function(value):
-        return _describe_name(value, where)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return {type(value).__name__: [_describe(v, arrays, f"{where}[{k}]") for k, v in enumerate(value)]}
+    if isinstance(value, type) or not (hasattr(value, "__dict__") or hasattr(value, "_fields")) or _is_function(value):
+        name = _name(value)
+        if not _is_function(value) or "<" in name:  # of lambdas and functions within functions
+            raise TypeError(
+                f"{where} cannot be saved: {value!r} has no name by which it could be found again; "
+                "a function at the top of a file has one"
+            )
+        return {"function": name}
+    if hasattr(value, "_fields"):
+        names: Iterable[str] = value._fields
     elif dataclasses.is_dataclass(value) and not hasattr(value, "get_params"):
         # estimators have learned attributes beside their fields, others only cached ones
-        fields = [field.name for field in dataclasses.fields(value)]
-        parts = {name: getattr(value, name) for name in fields if hasattr(value, name)}
+        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
     else:
-        parts = vars(value)
-    described = {name: _describe(v, arrays, f"{where}.{name}") for name, v in parts.items()}
-    return {"class": _name(type(value)), "parts": described}
+        names = vars(value)
+    parts = {name: _describe(getattr(value, name), arrays, f"{where}.{name}") for name in names}
+    return {"class": _name(type(value)), "parts": parts}
 
 
 def _describe_array(value: Any, arrays: list[np.ndarray], where: str) -> Any:
@@ -191,21 +178,6 @@ def _describe_array(value: Any, arrays: list[np.ndarray], where: str) -> Any:
     return {"numpy": len(arrays) - 1, "scalar": isinstance(value, np.generic)}
 
 
-def _is_foreign_array(value: Any) -> bool:
-    """Whether it is an array of JAX or PyTorch, which comes back as one of NumPy."""
-    return hasattr(value, "__array__") and hasattr(value, "dtype") and hasattr(value, "shape")
-
-
-def _describe_name(value: Any, where: str) -> Any:
-    name = _name(value)
-    if not _is_function(value) or "<" in name:  # of lambdas and functions within functions
-        raise TypeError(
-            f"{where} cannot be saved: {value!r} has no name by which it could be found again; "
-            "a function at the top of a file has one"
-        )
-    return {"function": name}
-
-
 def _is_function(value: Any) -> bool:
     return callable(value) and hasattr(value, "__qualname__")
 
@@ -217,16 +189,16 @@ def _name(value: Any) -> str:
 # --- reading ---------------------------------------------------------------------------------
 
 
-def _rebuild(node: Any, array: Callable[[int], np.ndarray], own: dict[str, Any]) -> Any:
+def _rebuild(node: Any, arrays: dict[str, np.ndarray], own: dict[str, Any]) -> Any:
     if not isinstance(node, dict):
         return node
 
     def again(inner: Any) -> Any:
-        return _rebuild(inner, array, own)
+        return _rebuild(inner, arrays, own)
 
     match node:
         case {"numpy": k, "scalar": scalar}:
-            return array(k)[()] if scalar else array(k)
+            return arrays[str(k)][()] if scalar else arrays[str(k)]
         case {"texts": texts, "shape": shape}:
             return np.array(texts, dtype=object).reshape(shape)
         case {"dict": pairs}:

@@ -19,7 +19,7 @@ from probgeo._json import plain
 from probgeo.cli import main
 from probgeo.commands import figures, fitting
 from probgeo.commands.figures import draw_fit, draw_geodesic
-from probgeo.commands.fitting import fit_summary, heard, sampled, with_error
+from probgeo.commands.fitting import fit_summary, heard, plus_minus, sampled
 from probgeo.commands.learned import Space, preferred_components
 from probgeo.commands.tables import Table, read_table
 from probgeo.stats import PrincipalGeodesics
@@ -178,7 +178,7 @@ class TestFit:
         lines = fit_summary(results)
         assert lines[0] == "14 points in 2 dimensions, metric of 2 Gaussians, rho 0.5"
         mean, std, spread = (results[name][0] for name in ("mean", "mean_std", "spread"))
-        assert lines[2].startswith(f"  width: {with_error(mean, 2 * std, spread)} (")
+        assert lines[2].startswith(f"  width: {plus_minus(mean, 2 * std, spread)} (")
         assert f"{results['explained_variance_ratio'][0]:.1%} of all" in lines[4]
         assert lines[-1] == "converged"
         failed = fit_summary(results | {"converged": False, "message": "a reason"})
@@ -198,7 +198,7 @@ class TestGeodesic:
         said = capsys.readouterr()
         geodesic = Manifold(METRIC).geodesic(X[0], X[3])
         length = Manifold(METRIC).distance(X[0], X[3])
-        wanted = with_error(length.mean, 2 * length.std)
+        wanted = plus_minus(length.mean, 2 * length.std)
         assert f"length from row 0 to row 3: {wanted} (2 standard deviations)" in said.out
         assert "\nconverged\n" in said.out
         table = read_table(tmp_path / "geodesic.csv")
@@ -216,7 +216,7 @@ class TestGeodesic:
         call = ["geodesic", folder / "points.csv", *SMALL, "--from", 3, "--to", 0]
         assert main([str(a) for a in [*call, "--out", tmp_path]]) == 0
         length = Manifold(METRIC).distance(X[3], X[0])
-        assert with_error(length.mean, 2 * length.std) in capsys.readouterr().out
+        assert plus_minus(length.mean, 2 * length.std) in capsys.readouterr().out
 
     @pytest.mark.parametrize("row", [-1, 14])
     def test_rows_out_of_range(self, folder, tmp_path, capsys, row):
@@ -450,7 +450,10 @@ class TestFigures:
         curve = types.SimpleNamespace(
             mean=lambda t: np.outer(t, np.arange(dimension)),
             std=lambda t: np.full((len(t), dimension), 0.1),
-            converged=False,
+            converged=np.array(False),
+            dimension=dimension,
+            t_span=(0.0, 1.0),
+            batch_shape=(),
         )
         names = tuple(f"x${d}" for d in range(dimension))
         draw_geodesic(tmp_path / "path", curve, None, Table(np.zeros((2, dimension)), names))
@@ -458,7 +461,7 @@ class TestFigures:
 
     def test_legends_say_what_dashed_means(self, pga):
         ax = Figure().subplots()
-        figures._modes(ax, Table(X, ("a", "b")), pga, pga.transform(X))
+        figures.draw_modes(ax, Table(X, ("a", "b")), pga, pga.transform(X))
         assert not any("dashed" in label for label in ax.get_legend_handles_labels()[1])
         lost = types.SimpleNamespace(
             mean_=pga.mean_,
@@ -466,7 +469,7 @@ class TestFigures:
             geodesic=lambda k, reach: replace(pga.geodesic(k, reach), status=np.array(1)),
         )
         ax = Figure().subplots()
-        figures._modes(ax, Table(X, ("a", "b")), lost, pga.transform(X))
+        figures.draw_modes(ax, Table(X, ("a", "b")), lost, pga.transform(X))
         assert "dashed: not converged" in ax.get_legend_handles_labels()[1]
 
 
@@ -520,13 +523,13 @@ def test_json_has_no_infinity():
     ],
 )
 def test_numbers_with_errors(value, error, text):
-    assert with_error(value, error) == text
+    assert plus_minus(value, error) == text
 
 
 def test_digits_below_a_billionth_of_the_scale_mean_nothing():
-    assert with_error(1e-20, 3e-28, scale=2.0) == "0 +- below 2e-09"
-    assert with_error(9.1326e-9, 1e-12, scale=4.6) == "9e-09 +- below 5e-09"
-    assert with_error(9.1326e-9, 1e-12) == "0.000000009133 +- 1.0e-12"
+    assert plus_minus(1e-20, 3e-28, scale=2.0) == "0 +- below 2e-09"
+    assert plus_minus(9.1326e-9, 1e-12, scale=4.6) == "9e-09 +- below 5e-09"
+    assert plus_minus(9.1326e-9, 1e-12) == "0.000000009133 +- 1.0e-12"
 
 
 def test_as_many_gaussians_as_there_are():
@@ -545,11 +548,6 @@ def test_a_sample_is_drawn_once():
     assert len(np.unique(rows)) == 100
     assert (np.diff(rows) > 0).all()
     np.testing.assert_array_equal(rows, sampled(1000, 100, 3))
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(3.0, "some seconds"), (42.0, "about 40 s"), (200.0, "about 3 min")])
-def test_time_to_wait(seconds, text):
-    assert fitting._about(seconds) == text
 
 
 class TestReproduce:

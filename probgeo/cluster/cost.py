@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import Task, lengths
+from probgeo.cluster.run import Assignment, lengths
 from probgeo.geometry import Manifold
 
 
@@ -36,16 +36,16 @@ class Cost:
     bytes: int
 
     def seconds(self, cores: int = 1) -> float:
-        """About how long so many cores take; at most one is used a chunk."""
+        """Estimated time on so many cores; a chunk uses one core."""
         rounds = -(-self.pairs // self.chunk) / cores
         return self.each * self.chunk * max(1.0, rounds)
 
 
 def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = None, limit: float = 20.0) -> Cost:
-    """What `distance_matrix` of these arguments costs.
+    """What `distance_matrix` would cost for the same arguments.
 
-    Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least.
-    Time is that of the processor, so that others who work on the machine hardly matter.
+    Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least. Time is that of the
+    processor, so that others who work on the machine hardly matter.
 
     Examples
     --------
@@ -56,17 +56,16 @@ def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = N
     """
     job = Job.of(manifold, X, Y, chunk=chunk)
     parts = replace(job, chunk=min(256, job.count))
-    task = Task(parts, manifold, lengths)
+    assignment = Assignment(parts, manifold, lengths)
     lengths(manifold, *(points[:2] for points in parts.ends(0)))  # loads what is compiled
     began, each, good = time.monotonic(), [], []
     for number in range(min(8, parts.chunks)):
         start = time.process_time()
-        found = task(number)
+        found = assignment(number)
         each.append((time.process_time() - start) / len(found["mean"]))
         good.append(found["converged"].mean())
         if number and time.monotonic() - began > limit:
             break
     error = np.std(each, ddof=1) / np.sqrt(len(each)) if len(each) > 1 else np.inf
-    size = 17 * int(np.prod(job.shape))
-    lost = 1.0 - float(np.mean(good))
-    return Cost(job.count, float(np.mean(each)), float(error), lost, job.chunk, size)
+    size = 17 * int(np.prod(job.shape))  # two numbers and a truth value a pair
+    return Cost(job.count, float(np.mean(each)), float(error), 1.0 - float(np.mean(good)), job.chunk, size)

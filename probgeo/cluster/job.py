@@ -1,11 +1,11 @@
 """A job in a folder: what is asked for, a shard for every chunk of pairs, and arrays in the end.
 
     job.npz             the points, and enough of the manifold to recognise it
-    shard-000017.npz    what one chunk of pairs came to
-    mean.npy, ...       all of them, once they are gathered
+    shard-000017.npz    the results of one chunk of pairs
+    mean.npy, ...       all results, once they are gathered
 
-A file is there when all of it is written, and has checksums. So whoever does the job looks at what
-is there and does the rest, and who was killed has lost no more than the chunk he was at.
+Files appear only when they are complete, and have checksums. So a job can be continued by doing whatever is missing,
+and a process that is killed loses no more than its current chunk.
 """
 
 import hashlib
@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import gcd
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from probgeo.geometry.arguments import check_dimensions
 from probgeo.metrics.inputs import as_points
 
 RECORD = "job.npz"
+MEASURED = ("tensors", "landmarks")  # of which machines may differ in the last digits
 Values = dict[str, np.ndarray]
 
 
@@ -34,21 +34,12 @@ Values = dict[str, np.ndarray]
 class Job:
     """Something to be computed for pairs of points.
 
-    Attributes
-    ----------
-    X : array (n, D)
-    Y : array (m, D) or None
-        Without them all pairs of different points of X.
-    matrix : bool
-        Whether all of X and Y are paired, or row with row.
-    chunk : int
-        Pairs of a shard.
-    what : str
-        Name of what is computed.
-    settings : str
-        Version and tolerances.
-    tensors, landmarks : array
-        The metric at some of the points, and the landmarks: those of another manifold differ.
+    X (n, D), Y (m, D) or None : without Y all pairs of different points of X
+    matrix : whether all of X and Y are paired, or row with row
+    chunk : pairs of a shard
+    what : name of what is computed
+    settings : version and tolerances
+    tensors, landmarks : the metric at some of the points, and the landmarks: those of another manifold differ
     """
 
     X: np.ndarray
@@ -71,23 +62,20 @@ class Job:
         chunk: int | None = None,
         what: str = "distances",
     ) -> "Job":
-        """The job of a manifold, with chunks that take some seconds unless their size is given."""
+        """A job on a manifold. Without `chunk`, chunks are sized to take a few seconds."""
         X, other = as_points("X", X), None if Y is None else as_points("Y", Y)
         second = X.shape if other is None else other.shape
         check_dimensions(manifold.metric, {"X": X.shape, "Y": second})
         if not matrix and len(X) != second[0]:
             raise ValueError(f"X and Y must have equally many rows, got {X.shape} and {second}")
-        how = (__version__, manifold.thoroughness, manifold.accuracy, manifold.solver)
-        settings = described(how)
-        tensors = manifold.metric.tensors_at(X[:: -(-len(X) // 16)])
-        landmarks = manifold.known_landmarks.points
+        settings = stable_repr((__version__, manifold.thoroughness, manifold.accuracy, manifold.solver))
+        tensors = np.asarray(manifold.metric.tensors_at(X[:: -(-len(X) // 16)]))
         size = 1 if chunk is None else as_whole_number("chunk", chunk, 1)
-        job = cls(X, other, matrix, size, what, settings, np.asarray(tensors), landmarks)
+        job = cls(X, other, matrix, size, what, settings, tensors, manifold.known_landmarks.points)
         if not job.count:
             raise ValueError(f"X must have at least two points without Y, got {X.shape}")
-        if chunk is None:  # 512 are solved at a time
-            job = replace(job, chunk=int(np.clip(job.count // 64, 512, 4096)))
-        return job
+        # 512 are solved at a time
+        return job if chunk else replace(job, chunk=int(np.clip(job.count // 64, 512, 4096)))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,11 +96,11 @@ class Job:
 
     @cached_property
     def name(self) -> str:
-        """One that no other job has."""
+        """A hash that identifies the job."""
         digest = hashlib.sha256()
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("tensors", "landmarks"):  # machines may differ in the last digits
+            if field.name in MEASURED:
                 value = np.char.mod("%.4e", value).tolist()
             digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
         return digest.hexdigest()[:16]
@@ -120,15 +108,14 @@ class Job:
     def pairs(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows i, j of X and Y (of X without Y) of the pairs in a chunk.
 
-        Chunks take pairs from everywhere, so that all cost about as much: steps of the golden ratio
-        of their count lead through all of them.
+        Chunks take pairs from everywhere, so that all cost about as much: steps of the golden ratio of their count lead
+        through all of them.
         """
-        count = self.count
-        step = max(1, round((5**0.5 - 1) / 2 * count))
-        while gcd(step, count) > 1:
+        step = max(1, round((5**0.5 - 1) / 2 * self.count))
+        while gcd(step, self.count) > 1:
             step += 1
         first = number * self.chunk
-        pair = np.arange(first, min(first + self.chunk, count), dtype=np.int64) * step % count
+        pair = np.arange(first, min(first + self.chunk, self.count), dtype=np.int64) * step % self.count
         if not self.matrix:
             return pair, pair
         if self.Y is not None:
@@ -146,7 +133,7 @@ class Job:
     # --- in a folder -------------------------------------------------------------------------
 
     def entered(self, folder: Path) -> "Job":
-        """As it stands in a folder, which is made if there is none; another job is refused."""
+        """The job recorded in a folder, after making sure that it is this one; a new folder is made."""
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / RECORD).exists():
             storage.save(self, folder / RECORD)
@@ -155,9 +142,8 @@ class Job:
             mine, theirs = getattr(self, field.name), getattr(found, field.name)
             same, which = type(mine) is type(theirs), ""
             if same and isinstance(mine, np.ndarray):
-                rtol = 1e-6 if field.name in ("tensors", "landmarks") else 0.0
-                same = mine.shape == theirs.shape
-                same = same and np.allclose(mine, theirs, rtol=rtol, atol=0.0, equal_nan=True)
+                rtol = 1e-6 if field.name in MEASURED else 0.0
+                same = mine.shape == theirs.shape and np.allclose(mine, theirs, rtol=rtol, atol=0.0, equal_nan=True)
             elif same:
                 same, which = mine == theirs, f" ({theirs} there, {mine} here)"
             if not same:
@@ -182,19 +168,12 @@ class Job:
         """The file of a chunk."""
         return folder / f"shard-{number:06d}.npz"
 
-    def missing(self, folder: Path, share: tuple[int, int] = (1, 1)) -> list[int]:
-        """Chunks yet to be done, of n equal shares the i-th; the shards there are looked at."""
-        i, n = share
-        lacking = []
-        for number in range(i - 1, self.chunks, n):
-            if self.shard(folder, number).exists():
-                self.values(folder, number)
-            else:
-                lacking.append(number)
-        return lacking
+    def done(self, folder: Path) -> list[int]:
+        """The chunks that already have shards."""
+        return [number for number in range(self.chunks) if self.shard(folder, number).exists()]
 
     def write(self, folder: Path, number: int, values: Values) -> None:
-        """Keep what a chunk came to."""
+        """Write the shard of a chunk."""
         path = self.shard(folder, number)
         try:
             storage.save({"job": self.name, "chunk": number, "values": values}, path)
@@ -206,26 +185,25 @@ class Job:
             ) from error
 
     def values(self, folder: Path, number: int) -> Values:
-        """What a chunk came to; damaged shards and those of other jobs are refused."""
-        path, again = self.shard(folder, number), "remove it, and run the job again"
+        """Read the shard of a chunk; damaged shards and those of other jobs are errors."""
+        path = self.shard(folder, number)
         try:
             found = storage.load(path)
+            if not isinstance(found, dict) or set(found) != {"job", "chunk", "values"}:
+                raise ValueError(f"{path} is not a shard")
+            job, chunk, values = found["job"], found["chunk"], found["values"]
+            if (job, chunk) != (self.name, number):
+                raise ValueError(f"{path} is chunk {chunk} of job {job}, not chunk {number} of {self.name}")
+            size = len(self.pairs(number)[0])
+            if any(len(value) != size for value in values.values()):
+                raise ValueError(f"{path} is not of {size} pairs")
         except ValueError as error:
-            raise ValueError(f"{error}; {again}") from error
-        if not isinstance(found, dict) or set(found) != {"job", "chunk", "values"}:
-            raise ValueError(f"{path} is not a shard; {again}")
-        if (found["job"], found["chunk"]) != (self.name, number):
-            raise ValueError(
-                f"{path} is chunk {found['chunk']} of job {found['job']}, not chunk {number} of {self.name}; {again}"
-            )
-        size = len(self.pairs(number)[0])
-        if any(len(value) != size for value in found["values"].values()):
-            raise ValueError(f"{path} is not of {size} pairs; {again}")
-        return found["values"]
+            raise ValueError(f"{error}; remove it, and run the job again") from error
+        return values
 
 
 def gather(out: str | Path) -> dict[str, np.ndarray]:
-    """All shards of a job as one array a value, in files that need not fit into memory.
+    """Join the shards of a job: one array for each value, in files that need not fit into memory.
 
     Parameters
     ----------
@@ -239,58 +217,38 @@ def gather(out: str | Path) -> dict[str, np.ndarray]:
     """
     folder = Path(out)
     job = Job.read(folder)
-    lacking = [k for k in range(job.chunks) if not job.shard(folder, k).exists()]
+    lacking = sorted(set(range(job.chunks)) - set(job.done(folder)))
     if lacking:
         raise ValueError(
             f"{len(lacking)} of {job.chunks} shards are missing in {folder}, the first is "
             f"{job.shard(folder, lacking[0]).name}: run the job to its end, then gather"
         )
     first = job.values(folder, 0)
-    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as unfinished:
-        parts = {name: Path(unfinished) / f"{name}.npy" for name in first}
-        arrays = {name: _room(parts[name], job, value) for name, value in first.items()}
+    with storage.staged(folder) as unfinished:
+        arrays = {name: _room(unfinished / f"{name}.npy", job, value) for name, value in first.items()}
         for number in range(job.chunks):
             i, j = job.pairs(number)
             for name, value in job.values(folder, number).items():
-                if not job.matrix:
-                    arrays[name][i] = value
-                    continue
-                arrays[name][i, j] = value
+                arrays[name][(i, j) if job.matrix else i] = value
                 if job.Y is None:
                     arrays[name][j, i] = value
-        for name, array in arrays.items():
+        for array in arrays.values():
             array.flush()
-            os.replace(parts[name], folder / f"{name}.npy")
     return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in first}
 
 
 def _room(path: Path, job: Job, value: np.ndarray) -> np.memmap:
-    """A file for all values of a kind. Of points with themselves distances are zero and known."""
+    """A file for one of the arrays. The distance of a point to itself is zero, and converged."""
     shape = (*job.shape, *value.shape[1:])
     array = np.lib.format.open_memmap(path, "w+", value.dtype, shape)
     if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash later
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    if job.matrix and job.Y is None and value.dtype == bool:
+    if job.Y is None and value.dtype == bool:
         np.einsum("ii...->i...", array)[...] = True
     return array
 
 
-def described(value: Any) -> str:
+def stable_repr(value: Any) -> str:
     """Its `repr`, without the addresses in memory that differ from run to run."""
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))
-
-
-def ensure_arrays(values: Any, count: int) -> Values:
-    """What a function of geodesics returns, as arrays by name with a row for each of them."""
-    named = values if isinstance(values, dict) else {"values": values}
-    named = {str(name): np.asarray(value) for name, value in named.items()}
-    for name, value in named.items():
-        if value.ndim == 0 or len(value) != count or value.dtype == object:
-            raise ValueError(
-                f"the function must return arrays with a row for each of {count} geodesics, got "
-                f"{name} of shape {value.shape} and type {value.dtype}"
-            )
-        if not re.fullmatch(r"\w+", name):
-            raise ValueError(f"names of values become names of files, got {name!r}")
-    return named

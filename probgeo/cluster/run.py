@@ -1,5 +1,6 @@
 """Who does the chunks of a job: threads of this process, or the workers of a Dask cluster."""
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probgeo._checks import as_whole_number
-from probgeo.cluster.job import Job, Values, described, ensure_arrays, gather
+from probgeo.cluster.job import Job, Values, gather, stable_repr
 from probgeo.geometry import Geodesic, Manifold
 from probgeo.geometry.arguments import where_definite
 from probgeo.geometry.ensembles import spread
@@ -42,8 +43,8 @@ def distance_matrix(
 ) -> Distances:
     """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself, in a folder.
 
-    What was begun there is continued: the same call after a crash, an interruption or on a full
-    disk does what is missing. The numbers do not depend on who computes them.
+    What was begun there is continued: the same call after a crash, an interruption or on a full disk does what is
+    missing. The numbers do not depend on who computes them.
 
     Parameters
     ----------
@@ -52,8 +53,7 @@ def distance_matrix(
     out : str or Path
         Folder for the job, its shards and, in the end, `mean.npy`, `std.npy` and `converged.npy`.
     client : dask.distributed.Client, optional
-        Whose workers do it; by default threads of this process do. The folder need not be visible
-        to the workers.
+        Whose workers do it; by default threads of this process do. The folder need not be visible to the workers.
     chunk : int, optional
         Pairs of a shard.
     retries : int
@@ -105,8 +105,8 @@ def map_pairs(
     Parameters
     ----------
     function : function of a batch of geodesics
-        It returns an array with a row for each of them, or several by name. Geodesics that did not
-        converge are among them, as their `converged` says.
+        It returns an array with a row for each of them, or several by name. Geodesics that did not converge are among
+        them, as their `converged` says.
 
     The others are those of `distance_matrix`.
 
@@ -127,7 +127,7 @@ def map_pairs(
     ...     print(middle["values"].round(3).tolist())
     [[1.0, 1.414], [1.5, 2.062]]
     """
-    name = f"{getattr(function, '__module__', '')}:{described(function)}"
+    name = f"{getattr(function, '__module__', '')}:{stable_repr(function)}"
     job = Job.of(manifold, X, Y, matrix=False, chunk=chunk, what=name)
     with jobs(n_jobs):
         complete(job, Path(out), manifold, partial(_applied, function), client, retries, progress)
@@ -141,8 +141,8 @@ Compute = Callable[[Manifold, np.ndarray, np.ndarray], Values]
 
 
 @dataclass(frozen=True)
-class Task:
-    """All that travels to a worker, once; what is done there is a chunk by its number."""
+class Assignment:
+    """Everything a worker needs, sent once; after that, chunks are referred to by number."""
 
     job: Job
     manifold: Manifold
@@ -169,7 +169,19 @@ def lengths(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
 
 
 def _applied(function: Callable[[Geodesic], Any], manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
-    return ensure_arrays(function(manifold.geodesic(a, b, progress=False)), len(a))
+    """What a function returns, as arrays by name with a row for each geodesic."""
+    values = function(manifold.geodesic(a, b, progress=False))
+    named = values if isinstance(values, dict) else {"values": values}
+    named = {str(name): np.asarray(value) for name, value in named.items()}
+    for name, value in named.items():
+        if value.ndim == 0 or len(value) != len(a) or value.dtype == object:
+            raise ValueError(
+                f"the function must return arrays with a row for each of {len(a)} geodesics, got "
+                f"{name} of shape {value.shape} and type {value.dtype}"
+            )
+        if not re.fullmatch(r"\w+", name):
+            raise ValueError(f"names of values become names of files, got {name!r}")
+    return named
 
 
 # --- who does it -----------------------------------------------------------------------------
@@ -185,61 +197,61 @@ def complete(
     progress: bool | None = None,
     share: tuple[int, int] = (1, 1),
 ) -> None:
-    """Do the chunks of a job that are missing: all, or of n equal shares the i-th, (i, n)."""
+    """Do the missing chunks of a job: all of them, or the i-th of n equal shares, (i, n)."""
     job = job.entered(folder)
-    missing, task = job.missing(folder, share), Task(job, manifold, compute)
+    i, n = share
+    mine, done = range(i - 1, job.chunks, n), job.done(folder)
+    for number in set(mine).intersection(done):
+        job.values(folder, number)  # damaged ones are refused before the work, not after
+    missing, assignment = sorted(set(mine).difference(done)), Assignment(job, manifold, compute)
     if client is None:
 
-        def work(index: np.ndarray) -> None:
+        def alone(index: np.ndarray) -> None:
             for k in index:
-                job.write(folder, missing[k], task(missing[k]))
+                job.write(folder, missing[k], assignment(missing[k]))
 
-        in_chunks(work, len(missing), most=1, least=1, progress=progress, unit="chunks")
+        in_chunks(alone, len(missing), most=1, least=1, progress=progress, unit="chunks")
         return
     with progress_bar(len(missing), progress, "chunks") as bar:
-        for number, values in by_dask(task, missing, client, retries):
+        for number, values in by_dask(assignment, missing, client, retries):
             job.write(folder, number, values)
             bar.update()
 
 
-def by_dask(task: Task, numbers: list[int], client: Any, retries: int) -> Iterator[tuple[int, Values]]:
-    """Chunks as the workers of a Dask cluster finish them.
+def by_dask(assignment: Assignment, numbers: list[int], client: Any, retries: int) -> Iterator[tuple[int, Values]]:
+    """Yield chunks as the workers of a Dask cluster finish them.
 
-    Dask does again what it knows to be lost with a worker. We do again what it gave up, because the
-    task itself was lost with the last worker that had it, or workers died of a chunk repeatedly.
+    Dask repeats what it knows was lost with a worker. We repeat what it gave up: when the last worker that held the
+    assignment died, or when workers died of a chunk repeatedly.
     """
     from distributed import KilledWorker, as_completed
 
     as_whole_number("retries", retries, 0)
-    lost = (KilledWorker, CancelledError, MemoryError, OSError)
     tries: Counter[int] = Counter()
     number_of: dict[str, int] = {}
 
-    def sent() -> Any:
-        return client.scatter(task, broadcast=True, hash=False)
-
     def submitted(number: int) -> Any:
-        future = client.submit(Task.__call__, there, number, pure=False)
+        future = client.submit(Assignment.__call__, there, number, pure=False)
         number_of[future.key] = number
         return future
 
-    there = sent()
+    there = client.scatter(assignment, broadcast=True, hash=False)
     running = as_completed([submitted(number) for number in numbers])
     try:
         for future in running:
             number = number_of.pop(future.key)
             try:
                 values = future.result()
-            except lost as error:
+            except (KilledWorker, CancelledError, MemoryError, OSError) as error:
                 tries[number] += 1
                 if tries[number] > retries:
                     raise RuntimeError(
-                        f"chunk {number} of {task.job.chunks} failed {retries + 1} times "
+                        f"chunk {number} of {assignment.job.chunks} failed {retries + 1} times "
                         f"({error!r}): do workers need more memory? What is finished is kept, the "
                         "same call goes on from there"
                     ) from error
                 if there.status != "finished":
-                    there = sent()
+                    there = client.scatter(assignment, broadcast=True, hash=False)
                 running.add(submitted(number))
             else:
                 yield number, values

@@ -1,1 +1,1 @@
-"""What the commands for tables of numbers do; `probgeo.cli` is their face."""
+"""The work behind the commands; `probgeo.cli` parses, calls and prints."""

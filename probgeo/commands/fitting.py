@@ -1,6 +1,5 @@
-"""What the commands `fit` and `geodesic` do: learn a metric from a table, answer, write files."""
+"""What the commands `fit` and `geodesic` compute, write to files, and say in the end."""
 
-import json
 import math
 import platform
 import time
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 
 import probgeo
-from probgeo._json import plain
+from probgeo._json import write_json
+from probgeo._repr import duration
 from probgeo.commands.learned import Space
 from probgeo.commands.tables import InputError, Table, write_table
 from probgeo.geometry import Geodesic, Manifold
@@ -25,18 +25,22 @@ TIMES = np.linspace(0.0, 1.0, 101)
 
 @contextmanager
 def heard() -> Iterator[list[str]]:
-    """Warnings as plain lines, each once, in a list that is complete at the end."""
+    """Collect warnings as plain lines, each once."""
     lines: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
+
+    def hear(message: Any, *_: Any, **__: Any) -> None:
+        line = " ".join(str(message).split())
+        if line not in lines:
+            lines.append(line)
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)  # of convergence, here and in scikit-learn
-        try:
-            yield lines
-        finally:
-            lines += dict.fromkeys(" ".join(str(w.message).split()) for w in caught)
+        warnings.showwarning = hear
+        yield lines
 
 
 def sampled(count: int, most: int | None, seed: int) -> np.ndarray:
-    """The rows that are used: all, or as many as wanted, drawn at random, in order."""
+    """Which rows to use: all, or a random sample in increasing order."""
     if most is None or count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
@@ -49,22 +53,26 @@ def fit(
     from probgeo.stats import PrincipalGeodesics
 
     points = space.coordinates(table)
-    count = min(2, space.dimension) if modes is None else modes
+    X, count = points.values, min(2, space.dimension) if modes is None else modes
     if count > space.dimension:
         raise InputError(f"--modes must be at most {space.dimension}, the dimensions, got {count}")
     manifold = Manifold(space.metric)
-    tell(
-        f"mean and modes of {_counted(len(points.values), 'point')}, "
-        f"metric of {_counted(len(space.metric.centers), 'Gaussian')}: "
-        + _about(expected_seconds(manifold, points.values))
-    )
-    pga = PrincipalGeodesics(manifold, n_components=count, verbose=int(bars))
-    scores = scores_of(pga.fit(points.values), points.values, bars)
+    of, gaussians = _counted(len(X), "point"), _counted(len(space.metric.centers), "Gaussian")
+    seconds = expected_seconds(manifold, X)
+    told = "some seconds" if seconds < 10.0 else f"about {duration(10 * round(seconds / 10))}"
+    tell(f"mean and modes of {of}, metric of {gaussians}: {told}")
+    pga = PrincipalGeodesics(manifold, n_components=count, verbose=int(bars)).fit(X)
+    parts = []
+    with progress_bar(len(X), bars, "scores") as bar:
+        for some in np.array_split(X, -(-len(X) // 1024)):
+            found = pga.scores(some)
+            parts.append(np.stack([found.mean, found.std], axis=-1))
+            bar.update(len(some))
     results = {
         "columns": points.columns,
         "mean": pga.mean_.mean,
         "mean_std": pga.mean_.std,
-        "spread": points.values.std(axis=0),
+        "spread": X.std(axis=0),
         "standard_error": np.sqrt(np.maximum(np.diagonal(pga.statistical_cov_), 0.0)),
         "components": pga.components_.mean,
         "components_std": pga.components_.std,
@@ -78,32 +86,20 @@ def fit(
     }
     if space.basis is not None and space.origin is not None:
         results["projection"] = {
-            "kept_variance": space.kept(table),
+            "kept_variance": X.var(axis=0).sum() / table.values.var(axis=0).sum(),
             "columns": table.columns,
-            "mean": space.origin + np.asarray(pga.mean_.mean) @ space.basis,
+            "mean": space.origin + pga.mean_.mean @ space.basis,
         }
-    return pga, results, scores
+    return pga, results, np.concatenate(parts)
 
 
-def scores_of(pga: Any, X: np.ndarray, shown: bool, at_once: int = 1024) -> np.ndarray:
-    """Scores (P, K, 2) with their standard deviations, some points at a time."""
-    parts = []
-    with progress_bar(len(X), shown, "scores") as bar:
-        for some in np.array_split(X, -(-len(X) // at_once)):
-            scores = pga.scores(some)
-            parts.append(np.stack([scores.mean, scores.std], axis=-1))
-            bar.update(len(some))
-    return np.concatenate(parts)
+def expected_seconds(manifold: Manifold, X: np.ndarray) -> float:
+    """About how long `fit` takes, from up to 128 geodesics to the middle of the data.
 
-
-def expected_seconds(manifold: Manifold, X: np.ndarray, probes: int = 128) -> float:
-    """About how long `fit` takes, from some geodesics to the middle of the data.
-
-    It takes about twice as long as one from every point: 1.4 times on a helix, 2.4 on a spiral
-    (6 with rho = 1).
+    It takes about twice as long as one from every point: 1.4 times on a helix, 2.4 on a spiral (6 with rho = 1).
     """
     middle = X[np.argmin(np.sum((X - X.mean(axis=0)) ** 2, axis=1))]
-    some = X[:: -(-len(X) // probes)]
+    some = X[:: -(-len(X) // 128)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", probgeo.ConvergenceWarning)
         manifold.geodesic(middle, some[:2], progress=False)  # loads what is compiled
@@ -112,23 +108,11 @@ def expected_seconds(manifold: Manifold, X: np.ndarray, probes: int = 128) -> fl
     return 2.0 * (time.perf_counter() - start) * len(X) / len(some)
 
 
-def _about(seconds: float) -> str:
-    if seconds < 10.0:
-        return "some seconds"
-    return f"about {10 * round(seconds / 10)} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
-
-
 def save_fit(folder: Path, space: Space, results: dict[str, Any], scores: np.ndarray, rows: np.ndarray) -> None:
     """`results.json`, `scores.csv` and `metric.npz`."""
-    versions = {
-        "probgeo": probgeo.__version__,
-        "numba": version("numba"),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
-    record = plain(results | {"versions": versions})
-    text = json.dumps(record, indent=1, allow_nan=False)
-    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    versions = {name: version(name) for name in ("numba", "numpy")}
+    versions |= {"probgeo": probgeo.__version__, "python": platform.python_version()}
+    write_json(folder / "results.json", results | {"versions": versions})
     names = [f"score{k + 1}{end}" for k in range(scores.shape[1]) for end in ("", "_std")]
     cells = zip(rows.tolist(), scores.reshape(len(scores), -1).tolist(), strict=True)
     write_table(folder / "scores.csv", ["row", *names], ([row, *own] for row, own in cells))
@@ -145,17 +129,10 @@ def check_ends(table: Table, ends: tuple[int, int]) -> None:
         raise InputError(f"--from {ends[0]} and --to {ends[1]} are the same point")
 
 
-def geodesic(space: Space, points: Table, ends: tuple[int, int]) -> Geodesic:
-    """The shortest curve between two rows."""
-    a, b = points.values[list(ends)]
-    return Manifold(space.metric).geodesic(a, b, progress=False)
-
-
 def save_geodesic(folder: Path, curve: Geodesic, columns: tuple[str, ...]) -> None:
     """`geodesic.csv`: times, the mean and its standard deviations."""
     values = np.column_stack([TIMES, curve.mean(TIMES), curve.std(TIMES)])
-    names = ["t", *columns, *(f"{name}_std" for name in columns)]
-    write_table(folder / "geodesic.csv", names, values.tolist())
+    write_table(folder / "geodesic.csv", ["t", *columns, *(f"{name}_std" for name in columns)], values.tolist())
 
 
 def sample_note(count: int, used: int, seed: int) -> list[str]:
@@ -165,8 +142,8 @@ def sample_note(count: int, used: int, seed: int) -> list[str]:
     return [f"learned from {used} of {count} points, drawn with seed {seed}; --sample all uses all"]
 
 
-def fit_summary(results: dict[str, Any], shown: int = 6) -> list[str]:
-    """Lines with what a reader wants to know first, and so many coordinates of the mean."""
+def fit_summary(results: dict[str, Any]) -> list[str]:
+    """The lines printed at the end: the most important numbers, and up to six coordinates of the mean."""
     settings, dimension = results["settings"], len(results["columns"])
     lines = [
         f"{_counted(settings['points'], 'point')} in {_counted(dimension, 'dimension')}, "
@@ -178,32 +155,28 @@ def fit_summary(results: dict[str, Any], shown: int = 6) -> list[str]:
         lines += [f"projected from {len(before)} columns, which keeps {kept:.1%} of the variance"]
     lines += ["mean +- 2 numerical standard deviations (statistical standard error)"]
     parts = (results[name] for name in ("columns", "mean", "mean_std", "spread", "standard_error"))
-    for name, mean, std, spread, error in list(zip(*parts, strict=True))[:shown]:
-        lines += [f"  {name}: {with_error(mean, 2 * std, spread)} ({error:.2g})"]
-    if dimension > shown:
-        lines += [f"  and {dimension - shown} more in results.json"]
-    parts = (results[f"explained_variance{end}"] for end in ("", "_std", "_ratio"))
+    for name, mean, std, spread, error in list(zip(*parts, strict=True))[:6]:
+        lines += [f"  {name}: {plus_minus(mean, 2 * std, spread)} ({error:.2g})"]
+    if dimension > 6:
+        lines += [f"  and {dimension - 6} more in results.json"]
+    parts = (results[name] for name in ("explained_variance", "explained_variance_std", "explained_variance_ratio"))
     largest = max(results["explained_variance"])
     for k, (variance, std, ratio) in enumerate(zip(*parts, strict=True)):
         of_all = f"{ratio:.1%} of all" + (", direction tied" if results["tied"][k] else "")
-        lines += [f"mode {k + 1}: variance {with_error(variance, 2 * std, largest)}, {of_all}"]
+        lines += [f"mode {k + 1}: variance {plus_minus(variance, 2 * std, largest)}, {of_all}"]
     return [*lines, _verdict(results["converged"], results["message"])]
 
 
 def geodesic_summary(curve: Geodesic, ends: tuple[int, int]) -> list[str]:
-    length = with_error(curve.length.mean, 2 * curve.length.std)
-    return [
-        f"length from row {ends[0]} to row {ends[1]}: {length} (2 standard deviations)",
-        _verdict(curve.converged, curve.message),
-    ]
+    length = plus_minus(curve.length.mean, 2 * curve.length.std)
+    told = f"length from row {ends[0]} to row {ends[1]}: {length} (2 standard deviations)"
+    return [told, _verdict(curve.converged, curve.message)]
 
 
-def with_error(value: Any, error: Any, scale: Any = 0.0) -> str:
-    """To the second digit of the error, which is not told if it is negligible.
+def plus_minus(value: Any, error: Any, scale: Any = 0.0) -> str:
+    """A value with two digits of its error; an error below a billionth of the value, or of `scale`, is only bounded.
 
-    That is a billionth of the value, or of a scale, if that is larger.
-
-    >>> with_error(1.23456, 0.0123), with_error(1.0, 3e-28), with_error(1e-20, 3e-28, 2.0)
+    >>> plus_minus(1.23456, 0.0123), plus_minus(1.0, 3e-28), plus_minus(1e-20, 3e-28, 2.0)
     ('1.235 +- 0.012', '1 +- below 1e-09', '0 +- below 2e-09')
     """
     value, error = float(value), float(error)

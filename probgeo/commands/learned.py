@@ -29,24 +29,24 @@ class Space:
     ) -> "Space":
         """A metric from a mixture of Gaussians, after projection if `dimensions` are given.
 
-        `preferred_components` chooses how many, unless `components` are given. By default rho is
-        0.3: with 1 the curves of a spiral have kinks where patches meet, and take twice as long.
+        `preferred_components` chooses how many, unless `components` are given. By default rho is 0.3: with 1 the curves
+        of a spiral have kinks where patches meet, and take twice as long.
         """
+        from sklearn.decomposition import PCA
+
         X, rho = table.values, 0.3 if rho is None else rho
         _check_count(X, components)
         origin = basis = None
         if dimensions is None:
             _warn_of_scales(table)
+        elif dimensions > min(X.shape):
+            raise InputError(
+                f"--dimensions must be at most {min(X.shape)} for {len(X)} points in {X.shape[1]} columns, "
+                f"got {dimensions}"
+            )
         else:
-            most = min(X.shape)
-            if dimensions > most:
-                raise InputError(
-                    f"--dimensions must be at most {most} for {len(X)} points in {X.shape[1]} columns, got {dimensions}"
-                )
-            origin = X.mean(axis=0)
-            basis = np.linalg.svd(X - origin, full_matrices=False)[2][:dimensions]
-            largest = np.argmax(np.abs(basis), axis=1)
-            basis *= np.sign(basis[np.arange(dimensions), largest])[:, None]
+            pca = PCA(dimensions, svd_solver="full").fit(X)
+            origin, basis = pca.mean_, pca.components_
             X = (X - origin) @ basis.T
         try:
             count = preferred_components(X, seed) if components is None else components
@@ -63,8 +63,7 @@ class Space:
         except ValueError as error:
             raise InputError(str(error)) from error
         if not isinstance(found, cls):
-            kind = type(found).__name__
-            raise InputError(f"{path} is not a metric that `fit` has written, but a {kind}")
+            raise InputError(f"{path} is not a metric that `fit` has written, but a {type(found).__name__}")
         return found
 
     def save(self, path: Path) -> None:
@@ -85,37 +84,25 @@ class Space:
         names = tuple(f"pc{d + 1}" for d in range(self.dimension))
         return Table((table.values - self.origin) @ self.basis.T, names)
 
-    def kept(self, table: Table) -> float:
-        """The share of the variance of a table that the projection keeps."""
-        whole = np.sum(table.values.var(axis=0))
-        return float(np.sum(self.coordinates(table).values.var(axis=0)) / whole)
 
+def preferred_components(X: np.ndarray, seed: int) -> int:
+    """How many Gaussians, of 1 to 40, have the least BIC for X (P, D), each with more points than dimensions.
 
-def preferred_components(
-    X: np.ndarray,
-    seed: int,
-    counts: tuple[int, ...] = (1, 2, 3, 5, 7, 10, 14, 20, 28, 40),
-    worse: int = 3,
-    enough: int = 2000,
-) -> int:
-    """How many Gaussians have the least BIC for X (P, D), each with more points than dimensions.
-
-    Compared are `counts` until so many in a row are `worse`: on a spiral 7 are worse than 5, and 20
-    best. `enough` points will do: 40 Gaussians in the plane have 239 parameters.
+    Counts are compared until three in a row are worse: on a spiral 7 are worse than 5, and 20 best. 2000 points will
+    do: 40 Gaussians in the plane have 239 parameters.
     """
     from sklearn.mixture import GaussianMixture
 
-    if len(X) > enough:
-        X = np.random.default_rng(seed).choice(X, enough, replace=False)
+    if len(X) > 2000:
+        X = np.random.default_rng(seed).choice(X, 2000, replace=False)
     X = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean())
     most = max(1, len(np.unique(X, axis=0)) // (X.shape[1] + 1))
     tried: dict[int, float] = {}
     with warnings.catch_warnings(), blas_on_one_thread:
         warnings.simplefilter("ignore")  # EM that has not converged is compared as it is
-        for count in (k for k in counts if k <= most):
-            model = GaussianMixture(count, reg_covar=1e-3, random_state=seed).fit(X)
-            tried[count] = model.bic(X)
-            if min(list(tried.values())[-worse:]) > min(tried.values()):
+        for count in (k for k in (1, 2, 3, 5, 7, 10, 14, 20, 28, 40) if k <= most):
+            tried[count] = GaussianMixture(count, reg_covar=1e-3, random_state=seed).fit(X).bic(X)
+            if min(list(tried.values())[-3:]) > min(tried.values()):
                 break
     return min(tried, key=tried.__getitem__)
 
@@ -129,14 +116,14 @@ def _check_count(X: np.ndarray, components: int | None) -> None:
         raise InputError(f"{what} at least {least} different points, got {different}: give more data{less}")
 
 
-def _warn_of_scales(table: Table, ratio: float = 20.0) -> None:
+def _warn_of_scales(table: Table) -> None:
     """Covariances are regularised alike in all directions, as if columns had one unit.
 
-    Beyond this ratio of their spreads regularisation drowns the narrow ones.
+    Where spreads differ by more than a factor of 20, regularisation drowns the narrow ones.
     """
     spread = table.values.std(axis=0)
     narrow, wide = np.argmin(np.where(spread > 0, spread, np.inf)), np.argmax(spread)
-    if spread[wide] > ratio * spread[narrow] > 0:
+    if spread[wide] > 20.0 * spread[narrow] > 0:
         warnings.warn(
             f"columns are on different scales, standard deviations {spread[narrow]:.2g} of "
             f"{table.columns[narrow]!r} and {spread[wide]:.2g} of {table.columns[wide]!r}: the "

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+Row = list[str]
+
 
 class InputError(ValueError):
-    """What a user can put right: shown as one line, without a traceback."""
+    """A mistake in the input, shown as one line without a traceback."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,20 @@ class Table:
         """Some of the points."""
         return replace(self, values=self.values[rows])
 
+    def only(self, columns: np.ndarray) -> "Table":
+        """Some of the columns."""
+        return Table(self.values[:, columns], tuple(self.columns[k] for k in columns), self.notes)
+
     def without_constants(self) -> "Table":
-        """The columns that say something, and a note about the others."""
+        """Without columns that are the same in every row, and with a note about those."""
         varies = np.ptp(self.values, axis=0) > 0
-        if varies.all() or not varies.any():
+        if not varies.any():
             return self
         told = (
             f"left out: column {self.columns[k]!r}, which is {self.values[0, k]:g} in every row"
             for k in np.flatnonzero(~varies)
         )
-        kept = tuple(self.columns[k] for k in np.flatnonzero(varies))
-        return Table(self.values[:, varies], kept, (*self.notes, *told))
+        return replace(self.only(np.flatnonzero(varies)), notes=(*self.notes, *told))
 
 
 def read_table(path: str | Path, header: bool | None = None) -> Table:
@@ -54,8 +59,10 @@ def read_table(path: str | Path, header: bool | None = None) -> Table:
         raise InputError(f"{path} has no points")
     bad = np.flatnonzero(~np.isfinite(table.values).all(axis=1))
     if bad.size:
+        rows = f"row{'s' * (bad.size > 1)} {', '.join(map(str, bad[:5]))}"
+        more = f" and {bad.size - 5} more" if bad.size > 5 else ""
         raise InputError(
-            f"{path} has missing, NaN or infinite values in {_rows(bad)} "
+            f"{path} has missing, NaN or infinite values in {rows}{more} "
             "(counted from 0, without the header): remove these rows or fill them in"
         )
     return table
@@ -84,42 +91,36 @@ def _read_npy(path: Path, header: bool | None) -> Table:
     except (ValueError, EOFError) as error:
         raise InputError(f"{path} is not an array of numbers in NumPy's format: {error}") from error
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
-        kind = getattr(values, "dtype", type(values).__name__)
-        raise InputError(f"{path} must hold real numbers, got {kind}")
+        raise InputError(f"{path} must hold real numbers, got {getattr(values, 'dtype', type(values).__name__)}")
     if values.ndim != 2 or values.shape[1] == 0:
         raise InputError(f"{path} must hold one point a row, shape (P, D), got {values.shape}")
     return Table(values.astype(float), _numbered(values.shape[1]))
 
 
 def _read_csv(path: Path, header: bool | None) -> Table:
-    rows = _cells(path)
-    width, notes = len(rows[0][1]), []
-    columns = _numbered(width)
-    if _is_header([row for _, row in rows]) if header is None else header:
-        columns = tuple(
-            name.lstrip("# ") or name_by_number for name, name_by_number in zip(rows[0][1], columns, strict=True)
-        )
-        unnamed = not rows[0][1][0]
-        other = "" if header else " (--no-header if that is a point)"
-        notes.append(f"header: {', '.join(_first(rows[0][1]))}{other}")
-        rows = rows[1:]
-        if width > 1 and unnamed and [row[0] for _, row in rows] == _counted(len(rows)):
+    lines, rows = _cells(path)
+    shown = ", ".join(cell or "(no name)" for cell in rows[0][:5]) + ", ..." * (len(rows[0]) > 5)
+    columns, notes = _numbered(len(rows[0])), []
+    if header or (header is None and _is_header(rows)):
+        names, lines, rows = rows[0], lines[1:], rows[1:]
+        columns = tuple(name.lstrip("# ") or number for name, number in zip(names, columns, strict=True))
+        notes.append(f"header: {shown}{'' if header else ' (--no-header if that is a point)'}")
+        if len(names) > 1 and not names[0] and [row[0] for row in rows] == _indices(len(rows)):
             notes.append("left out: the first column, which has no name and counts the rows")
-            rows, columns = [(line, row[1:]) for line, row in rows], columns[1:]
+            rows, columns = [row[1:] for row in rows], columns[1:]
     elif header is None:
-        notes.append(f"no header: the first point is {', '.join(_first(rows[0][1]))}")
+        notes.append(f"no header: the first point is {shown}")
     values = np.empty((len(rows), len(columns)))
-    for k, (line, row) in enumerate(rows):
-        for d, cell in enumerate(row):
-            number = _number(cell)
-            if number is None:
-                raise InputError(_about_text(path, columns[d], line, cell))
-            values[k, d] = number
+    for k, d in np.ndindex(values.shape):
+        number = _number(rows[k][d])
+        if number is None:
+            raise InputError(_about_text(path, columns[d], lines[k], rows[k][d]))
+        values[k, d] = number
     return Table(values, columns, tuple(notes))
 
 
-def _cells(path: Path) -> list[tuple[int, list[str]]]:
-    """Number of the line, for messages, and cells of every row; empty lines are left out."""
+def _cells(path: Path) -> tuple[list[int], list[Row]]:
+    """Line numbers (for messages) and cells of all lines that are not empty."""
     try:
         text = path.read_text(encoding="utf-8-sig")  # spreadsheets put a mark at the beginning
     except UnicodeDecodeError as error:
@@ -128,34 +129,33 @@ def _cells(path: Path) -> list[tuple[int, list[str]]]:
     delimiter = next((mark for mark in (";", "\t") if mark in first), ",")
     try:
         reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        found = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except csv.Error as error:
         raise InputError(f"{path} is not a .csv file: {error}") from error
-    rows = [(line, row) for line, row in rows if any(row)]
-    if not rows:
+    found = [(line, row) for line, row in found if any(row)]
+    if not found:
         raise InputError(f"{path} is empty")
-    width = len(rows[0][1])
-    for line, row in rows:
+    width = len(found[0][1])
+    for line, row in found:
         if len(row) != width:
             raise InputError(f"{path} has {len(row)} columns in line {line}, {width} in the first")
-    return rows
+    return [line for line, _ in found], [row for _, row in found]
 
 
-def _is_header(rows: list[list[str]]) -> bool:
+def _is_header(rows: list[Row]) -> bool:
     """Whether the first row names columns: text above a number, or nothing but text.
 
-    Text above text may be data, about which there will be a complaint. Pandas names columns without
-    names 0, 1, 2, ..., and its index not at all.
+    Text above text may be data, about which there will be a complaint. Pandas names columns without names 0, 1, 2, ...,
+    and its index not at all.
     """
-    first, others = rows[0], rows[1:]
+    first, *others = rows
     names = first[1:] if not first[0] else first
-    if names == _counted(len(names)) and others and others[0] != first:
-        # a single 0 may well be a point, unless all that follows has a decimal point
-        sure = len(first) > 1 or all("." in row[0] for row in others)
-        if sure:
-            return True
+    # a single 0 may well be a point, unless all that follows has a decimal point
+    sure = len(first) > 1 or all("." in row[0] for row in others)
+    if names == _indices(len(names)) and sure and others and others[0] != first:
+        return True
     text = np.array([[_is_text(cell) for cell in row] for row in rows[:2]])
-    return bool(text[0].all() or (len(rows) > 1 and (text[0] & ~text[1]).any()))
+    return bool(text[0].all() or (text[0] & ~text[-1]).any())
 
 
 def _is_text(cell: str) -> bool:
@@ -176,13 +176,8 @@ def _about_text(path: Path, column: str, line: int, cell: str) -> str:
     return f"column {column!r} of {path} holds text, {cell!r} in line {line}: all columns must be numbers"
 
 
-def _counted(count: int) -> list[str]:
+def _indices(count: int) -> Row:
     return [str(k) for k in range(count)]
-
-
-def _first(cells: list[str], most: int = 5) -> list[str]:
-    shown = [cell or "(no name)" for cell in cells[:most]]
-    return shown + ["..."] * (len(cells) > most)
 
 
 def _number(cell: str) -> float | None:
@@ -195,9 +190,3 @@ def _number(cell: str) -> float | None:
 
 def _numbered(count: int) -> tuple[str, ...]:
     return tuple(f"x{d + 1}" for d in range(count))
-
-
-def _rows(bad: np.ndarray, most: int = 5) -> str:
-    first = ", ".join(str(k) for k in bad[:most])
-    more = f" and {bad.size - most} more" if bad.size > most else ""
-    return f"row {first}" if bad.size == 1 else f"rows {first}{more}"

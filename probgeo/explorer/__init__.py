@@ -1,4 +1,4 @@
-"""A page on this machine on which one drags two points and sees the geodesic between them move."""
+"""A web page, served locally, on which one drags two points and watches the geodesic between them."""
 
 import socket
 import sys
@@ -15,8 +15,8 @@ from probgeo._checks import as_whole_number
 class Explorer:
     """A page that is being served: `address` says where.
 
-    `with` and `stop()` end it, `wait()` waits until it has ended, by itself when no tab has been
-    open for `linger` seconds: reloading takes one or two. In a notebook it shows itself in a frame.
+    `with` and `stop()` end it, `wait()` waits until it has ended, by itself when no tab has been open for `linger`
+    seconds: reloading takes one or two. In a notebook it shows itself in a frame.
     """
 
     def __init__(self, scene: Any, port: int = 0, linger: float = 20.0) -> None:
@@ -56,7 +56,7 @@ class Explorer:
 
     @property
     def address(self) -> str:
-        """With the token: whoever knows it can use the page, from this machine."""
+        """The address with its token: anyone on this machine who knows it can use the page."""
         return f"http://127.0.0.1:{self.port}/{self._application.token}/"
 
     @property
@@ -64,7 +64,7 @@ class Explorer:
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        """Until the page was closed; Ctrl-C ends it at once."""
+        """Wait until the page has been closed; Ctrl-C ends it at once."""
         try:
             while self.running:
                 self._thread.join(0.2)
@@ -72,7 +72,7 @@ class Explorer:
             self.stop()
 
     def stop(self, patience: float = 10.0) -> None:
-        """End it, and wait so many seconds until it has ended."""
+        """Stop serving, and wait up to `patience` seconds for that."""
         self._end()
         self._thread.join(patience)
 
@@ -118,8 +118,8 @@ def explore(
     X : array (P, D), or DataFrame
         D is at least 2; of more, the page shows two coordinates or two principal components.
     manifold : Manifold or metric, optional
-        By default a metric is learned from a mixture of Gaussians (`metrics.from_mixture`), and
-        the page can change how many.
+        By default a metric is learned from a mixture of Gaussians (`metrics.from_mixture`), and the page can change how
+        many.
     colour : array (P,), optional
         What points are coloured by at first; the page offers the columns of X too.
     components : int, optional
@@ -133,8 +133,7 @@ def explore(
     open_browser : bool, optional
         By default, unless in a notebook, where the result shows itself in a frame.
     wait : bool, optional
-        Whether to return only after the page was closed: by default in a script, which would end
-        and the page with it.
+        Whether to return only after the page was closed: by default in a script, which would end and the page with it.
 
     Returns
     -------
@@ -160,7 +159,7 @@ def explore(
 
 
 def _bound(port: int) -> socket.socket:
-    """Listening on the loopback address only."""
+    """A socket that listens on the loopback address only."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if sys.platform != "win32":  # a port of an explorer that has just ended is free
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

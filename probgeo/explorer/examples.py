@@ -27,30 +27,29 @@ def digits() -> Scene:
 
     found = load_digits()
     recipe = "from sklearn.datasets import load_digits\n\nimages = load_digits().images / 16.0"
-    X, settings = _of_images(found.images / 16.0, 10, recipe)
-    label = {"digit": found.target.astype(float)}
-    return Scene(X, title="handwritten digits", components=10, colours=label, **settings)
+    settings = _of_images(found.images / 16.0, 10, recipe)
+    colours = {"digit": found.target.astype(float)}
+    return Scene(**settings, title="handwritten digits", components=10, colours=colours)
 
 
 def ones() -> Scene:
     """A thousand ones of MNIST in two dimensions, and the metric, of the paper."""
-    X, settings = _of_images(data.mnist_ones().images, 2, "images = data.mnist_ones().images")
+    settings = _of_images(data.mnist_ones().images, 2, "images = data.mnist_ones().images")
     return Scene(
-        X,
+        **settings,
         title="ones of MNIST",
         components=5,
         rho=0.5,
-        learn=lambda components: from_mixture(X, components, rho=0.5, regularisation=0.01),
+        learn=lambda components: from_mixture(settings["X"], components, rho=0.5, regularisation=0.01),
         learning="metrics.from_mixture(X, {components}, rho={rho}, regularisation=0.01)",
-        **settings,
     )
 
 
 def bodies() -> Scene:
     """Synthetic bodies by their first two coefficients, and the metric of the paper's figure 6.
 
-    It is learned so that bellies differ (LMNN), and of more coefficients nearly flat: geodesics
-    between them would be lines.
+    It is learned so that bellies differ (LMNN), and of more coefficients nearly flat: geodesics between them would be
+    lines.
     """
     people = data.bodies()
     X = np.ascontiguousarray(people.scores[:, :2])
@@ -71,20 +70,17 @@ def bodies() -> Scene:
 EXAMPLES: dict[str, Callable[[], Scene]] = {"moons": moons, "digits": digits, "ones": ones, "bodies": bodies}
 
 
-def _of_images(images: np.ndarray, dimension: int, recipe: str) -> tuple[np.ndarray, dict[str, Any]]:
-    """Principal components of images, and of a scene the names, the way back, and the recipe."""
-    rows = images.reshape(len(images), -1)
-    mean = rows.mean(axis=0)
-    basis = np.linalg.svd(rows - mean, full_matrices=False)[2][:dimension]
+def _of_images(images: np.ndarray, dimension: int, recipe: str) -> dict[str, Any]:
+    """Arguments of a scene that shows principal components of images: data, names, decoder, recipe."""
+    from sklearn.decomposition import PCA
+
+    pca = PCA(dimension, svd_solver="full")
+    X = pca.fit_transform(images.reshape(len(images), -1))
 
     def decode(z: np.ndarray) -> np.ndarray:
-        return np.clip(mean + z @ basis, 0.0, 1.0).reshape(-1, *images.shape[1:])
+        return np.clip(pca.inverse_transform(z), 0.0, 1.0).reshape(-1, *images.shape[1:])
 
-    lines = (
-        recipe,
-        "rows = images.reshape(len(images), -1)",
-        "rows = rows - rows.mean(axis=0)",
-        f"X = rows @ np.linalg.svd(rows, full_matrices=False)[2][:{dimension}].T",
-    )
-    names = tuple(f"pc{d + 1}" for d in range(dimension))
-    return (rows - mean) @ basis.T, {"columns": names, "decode": decode, "recipe": "\n".join(lines)}
+    rows = f'X = PCA({dimension}, svd_solver="full").fit_transform(images.reshape(len(images), -1))'
+    lines = ("from sklearn.decomposition import PCA", recipe, rows)
+    columns = tuple(f"pc{d + 1}" for d in range(dimension))
+    return {"X": np.ascontiguousarray(X), "columns": columns, "decode": decode, "recipe": "\n".join(lines)}

@@ -1,5 +1,6 @@
-"""What is explored: data, how a metric is learned from them, the plane in which they are seen."""
+"""What the page shows: the data, how a metric is learned from them, and the plane they are seen in."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -7,21 +8,22 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from scipy.special import softmax
 
 from probgeo._checks import as_float_array, as_whole_number
 from probgeo.geometry import Manifold
 from probgeo.metrics import Metric, as_metric, from_mixture
 from probgeo.metrics.inputs import as_points
 
-VIEWS = ("coordinates", "principal")
+PLANES = ("coordinates", "principal")
 
 
 @dataclass(frozen=True)
-class View:
+class Plane:
     """A plane through the data: p = basis (x - origin), of points x (..., D) and p (..., 2).
 
-    A point of the plane stands for one point in the space, whose other coordinates are those of the
-    data seen nearby: their average, weighted by exp(-|distance|^2 / 2 width^2).
+    A point of the plane stands for one point in the space, whose other coordinates are those of the data seen nearby:
+    their average, weighted by exp(-|distance|^2 / 2 width^2).
     """
 
     origin: np.ndarray
@@ -31,13 +33,13 @@ class View:
     width: float
 
     @classmethod
-    def of(cls, X: np.ndarray, kind: str) -> "View":
-        D = X.shape[1]
-        origin, basis = np.zeros(D), np.eye(2, D)
+    def of(cls, X: np.ndarray, kind: str) -> "Plane":
+        from sklearn.decomposition import PCA
+
+        origin, basis = np.zeros(X.shape[1]), np.eye(2, X.shape[1])
         if kind == "principal":
-            origin = X.mean(axis=0)
-            basis = np.linalg.svd(X - origin, full_matrices=False)[2][:2]
-            basis *= np.sign(basis[np.arange(2), np.argmax(np.abs(basis), axis=1)])[:, None]
+            pca = PCA(2, svd_solver="full").fit(X)
+            origin, basis = pca.mean_, pca.components_
         seen = (X - origin) @ basis.T
         # that of a normal density estimate in two dimensions (Scott's rule)
         width = float(np.sqrt(seen.var(axis=0).mean())) * len(X) ** (-1 / 6)
@@ -53,28 +55,22 @@ class View:
         x = self.origin + p @ self.basis
         if self.basis.shape[1] == 2:
             return x
-        squares = cdist(p, self.seen, "sqeuclidean")
-        squares -= squares.min(axis=1, keepdims=True)
-        weights = np.exp(-0.5 * squares / self.width**2)
-        return x + weights @ self.hidden / weights.sum(axis=1, keepdims=True)
+        weights = softmax(-0.5 * cdist(p, self.seen, "sqeuclidean") / self.width**2, axis=1)
+        return x + weights @ self.hidden
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
     """Data X (n, D) with a manifold, or with a way to learn one with so many components.
 
-    Attributes
-    ----------
     columns, colours : names of the columns of X, and what else points may be coloured by
     given : the manifold, unless a metric is learned
-    components, most : Gaussians at first, and the most that can be asked for
+    components : Gaussians at first
     tolerance : at first: sloppy enough for the error to be seen
     learn : function of the number of components, by default `from_mixture`
     decode : function of rows (m, D) to images (m, h, w) in [0, 1], or vertices (m, V, 3) of `faces`
-    recipe : str
-        The Python code that makes X, and `manifold` if that is given.
-    learning : str
-        The code that learns a metric with {components} and {rho}.
+    recipe : the Python code that makes X, and `manifold` if that is given
+    learning : the code that learns a metric with {components} and {rho}
     """
 
     X: np.ndarray
@@ -82,7 +78,6 @@ class Scene:
     title: str = "data"
     given: Manifold | None = None
     components: int = 7
-    most: int = 40
     rho: float = 0.3
     tolerance: float = 0.1
     learn: Callable[[int], Metric] | None = None
@@ -95,30 +90,33 @@ class Scene:
 
     @cached_property
     def most_components(self) -> int:
-        """What the points allow, too; 0 of a given manifold."""
-        distinct = len(np.unique(self.X, axis=0))
-        most = min(self.most, distinct // (self.X.shape[1] + 1))
-        return max(1, most) if self.given is None else 0
+        """As many as the points allow, at most 40; 0 if the manifold was given."""
+        allowed = len(np.unique(self.X, axis=0)) // (self.X.shape[1] + 1)
+        return min(40, max(1, allowed)) if self.given is None else 0
 
     @property
     def has_rho(self) -> bool:
         return self.given is None or hasattr(self.given.metric, "with_rho")
 
     def metric(self, components: int, rho: float) -> Metric:
-        """That which is given or learned, as sharp as that if it can be."""
+        """The metric that was given, or one that is learned, with this sharpness if it has one."""
         metric: Any = self._learned(components) if self.given is None else self.given.metric
         return metric.with_rho(rho) if self.has_rho else metric
 
     @cached_property
-    def seen_from(self) -> Callable[[str], View]:
-        """The view of a kind."""
-        return lru_cache(lambda kind: View.of(self.X, kind))
+    def _learned(self) -> Callable[[int], Metric]:
+        return lru_cache(self.learn or (lambda components: from_mixture(self.X, components, rho=self.rho)))
+
+    @cached_property
+    def plane(self) -> Callable[[str], Plane]:
+        """The plane of a kind, computed once."""
+        return lru_cache(lambda kind: Plane.of(self.X, kind))
 
     @cached_property
     def manifold(self) -> Callable[..., Manifold]:
-        """That of components, rho, tolerance and thoroughness.
+        """The manifold for components, rho, tolerance and thoroughness.
 
-        Some are kept, as a manifold remembers what it searches by: pulled sliders ask for many.
+        The last ones are kept, because a manifold remembers what helps its search, and sliders ask for many.
         """
 
         def make(components: int, rho: float, tolerance: float, thoroughness: str) -> Manifold:
@@ -129,14 +127,45 @@ class Scene:
         return lru_cache(200)(make)
 
     @cached_property
-    def _learned(self) -> Callable[[int], Metric]:
-        return lru_cache(self.learn or (lambda count: from_mixture(self.X, count, rho=self.rho)))
+    def decoder(self) -> dict[str, Any] | None:
+        """What the page needs to know to draw what `decoded` returns; None if there is nothing to decode."""
+        if self.decode is None:
+            return None
+        example = np.asarray(self.decode(self.X[:1]))
+        if self.faces is None:
+            if example.ndim != 3:
+                raise ValueError(f"decode must return images (1, h, w), got {example.shape}")
+            return {"kind": "image", "height": example.shape[1], "width": example.shape[2]}
+        if example.ndim != 3 or example.shape[2] != 3:
+            raise ValueError(f"decode must return vertices (1, V, 3) of faces, got {example.shape}")
+        faces = np.asarray(self.faces)
+        most = min(example.shape[1], 2**16) - 1  # their numbers travel in 16 bits
+        if faces.dtype.kind not in "iu" or faces.ndim != 2 or faces.shape[1:] != (3,):
+            raise ValueError(f"faces must be whole numbers (F, 3), got {faces.dtype} {faces.shape}")
+        if faces.size and not 0 <= faces.min() <= faces.max() <= most:
+            raise ValueError(f"faces must be vertices from 0 to {most}, got {faces.min()} to {faces.max()}")
+        scale = 2.0 * float(np.max(np.abs(np.nan_to_num(example)))) / 32767.0
+        return {"kind": "mesh", "faces": as_base64(faces, np.uint16), "scale": scale}
+
+    def decoded(self, x: np.ndarray) -> list[str]:
+        """Points x (n, D) as images in bytes, or as vertices in 16-bit multiples of `scale`; empty without `decode`."""
+        if self.decode is None or self.decoder is None:
+            return []
+        made = np.nan_to_num(np.asarray(self.decode(x), dtype=float))
+        if self.decoder["kind"] == "image":
+            return [as_base64(np.round(255 * np.clip(one, 0.0, 1.0)), np.uint8) for one in made]
+        return [as_base64(np.clip(one / self.decoder["scale"], -32767, 32767), np.int16) for one in made]
 
     def values(self, column: str) -> np.ndarray:
-        """What the data are coloured by (n,)."""
+        """The numbers (n,) by which the data are coloured."""
         if column in self.colours:
             return self.colours[column]
         return self.X[:, self.columns.index(column)]
+
+
+def as_base64(values: np.ndarray, kind: Any) -> str:
+    """The numbers in little-endian bytes, in base64."""
+    return b64encode(values.astype(np.dtype(kind).newbyteorder("<")).tobytes()).decode()
 
 
 def as_scene(X: Any, manifold: Any, colour: Any, decode: Callable | None, faces: Any, components: int | None) -> Scene:
@@ -153,14 +182,14 @@ def as_scene(X: Any, manifold: Any, colour: Any, decode: Callable | None, faces:
         if values.shape != (len(points),):
             raise ValueError(f"colour must have shape ({len(points)},), got {values.shape}")
         colours["colour"] = values
-    given = manifold
-    if manifold is not None and not isinstance(manifold, Manifold):
-        given = Manifold(as_metric(manifold, points.shape[1]))
-    if given is not None:
-        as_metric(given.metric, points.shape[1])
+    given, rho, recipe = manifold, 0.3, Scene.recipe
+    if manifold is None:
+        components = preferred_components(points, seed=0) if components is None else components
+    else:
         components = 1
-    elif components is None:
-        components = preferred_components(points, seed=0)
+        given = manifold if isinstance(manifold, Manifold) else Manifold(manifold)
+        as_metric(given.metric, points.shape[1])
+        rho, recipe = float(getattr(given.metric, "rho", rho)), f"{recipe}\nmanifold = ...  # your manifold"
     if faces is not None and decode is None:
         raise ValueError("faces are those of the meshes that decode returns: give decode too")
     scene = Scene(
@@ -168,13 +197,13 @@ def as_scene(X: Any, manifold: Any, colour: Any, decode: Callable | None, faces:
         columns,
         given=given,
         components=as_whole_number("components", components, 1),
-        rho=float(getattr(given.metric, "rho", 0.3)) if given is not None else 0.3,
+        rho=rho,
         colours=colours,
         decode=decode,
-        faces=None if faces is None else np.asarray(faces),
+        faces=faces,
         view="coordinates" if points.shape[1] == 2 else "principal",
-        recipe="X = ...  # your data, one point a row" + ("" if given is None else "\nmanifold = ...  # your manifold"),
+        recipe=recipe,
     )
-    if scene.given is None and components > scene.most_components:
+    if given is None and scene.components > scene.most_components:
         raise ValueError(f"components must be at most {scene.most_components}, got {components}")
     return scene

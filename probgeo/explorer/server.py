@@ -1,8 +1,8 @@
 """The local server: one page and one WebSocket, for those who know the token in the address.
 
-Each tab has three workers, so that neither a mean nor a background blocks geodesics. Of every kind
-of message only the latest waits, and nothing is computed before the answer to the last one has been
-taken: a slow tab gets fewer answers, not older ones.
+Each tab has three workers, so that neither a mean nor a background blocks geodesics. Of every kind of message only the
+latest waits, and nothing is computed before the answer to the last one has been taken: a slow tab gets fewer answers,
+not older ones.
 """
 
 import asyncio
@@ -18,66 +18,45 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.status import WS_1008_POLICY_VIOLATION
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from probgeo.explorer.pictures import decoder
 from probgeo.explorer.protocol import RefusedError, parsed
 from probgeo.explorer.scene import Scene
-from probgeo.explorer.session import Session, Stopped, as_text
+from probgeo.explorer.session import Cancelled, Session, as_text
 
 WORKERS = ("live", "scenery", "long")
 BUSY_WITH = {
     **dict.fromkeys(("metric", "fan", "look"), "scenery"),
     **dict.fromkeys(("learn", "mean"), "long"),  # the others: "live"
 }
+MOST_TABS, MOST_ERRORS = 8, 100  # at a time, and refused messages of one of them: no page of ours makes that many
 
 
 class Application:
-    """The page and its tabs.
+    """The page of a scene and its tabs; `end` is called when no tab has been open for `linger` seconds.
 
-    Attributes
-    ----------
-    token : str
-        Random; part of every address.
-    end : function
-        Called when no tab has been open for `linger` seconds.
-    most_tabs, most_errors : int
-        Tabs at a time, and refused messages of one of them: no page of ours makes that many.
+    `token` is random, and part of every address.
     """
 
-    def __init__(
-        self,
-        scene: Scene,
-        port: int,
-        linger: float,
-        end: Callable[[], None],
-        most_tabs: int = 8,
-        most_errors: int = 100,
-    ) -> None:
+    def __init__(self, scene: Scene, port: int, linger: float, end: Callable[[], None]) -> None:
         self.scene, self.linger, self.end = scene, linger, end
-        self.most_tabs, self.most_errors = most_tabs, most_errors
-        self.decoder = decoder(scene)
+        _ = scene.decoder  # what cannot be drawn is refused before anything is served
         self.token = secrets.token_urlsafe(16)
-        self.tabs = self.changes = 0
+        self.tabs = 0
+        self.ending: asyncio.TimerHandle | None = None
         self.hosts = tuple(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
-        routes = [Route("/{token}/", self.page), WebSocketRoute("/{token}/socket", self.socket)]
-        self.app = Starlette(routes=routes)
+        self.app = Starlette(routes=[Route("/{token}/", self.page), WebSocketRoute("/{token}/socket", self.socket)])
         self.app.router.redirect_slashes = False
 
     def local(self, asked: HTTPConnection, origins: tuple[int, ...]) -> bool:
-        """Whether it was asked of this address, by a page from here, with so many origins.
+        """Whether a request names this address as its `Host`, and as its `Origin`, of which it may have `origins` many.
 
-        A name that someone else's server resolves to 127.0.0.1 is stopped by `Host`, another page
-        in the same browser by `Origin`.
+        `Host` stops foreign names that resolve to 127.0.0.1, `Origin` stops other pages in the same browser.
         """
         host, origin = asked.headers.getlist("host"), asked.headers.getlist("origin")
-        return (
-            len(host) == 1
-            and host[0] in self.hosts
-            and len(origin) in origins
-            and all(one in [f"http://{host}" for host in self.hosts] for one in origin)
-        )
+        known = {f"http://{name}" for name in self.hosts}
+        return len(host) == 1 and host[0] in self.hosts and len(origin) in origins and known.issuperset(origin)
 
     def knows(self, asked: HTTPConnection) -> bool:
-        """Whether the token is right, told in the same time whatever it is."""
+        """Whether the token is right, compared in constant time."""
         return secrets.compare_digest(asked.path_params["token"].encode(), self.token.encode())
 
     async def page(self, request: Any) -> Any:
@@ -90,48 +69,42 @@ class Application:
 
     async def socket(self, websocket: WebSocket) -> None:
         allowed = self.local(websocket, origins=(1,)) and self.knows(websocket)
-        if not allowed or self.tabs >= self.most_tabs:
+        if not allowed or self.tabs >= MOST_TABS:
             return await websocket.close(WS_1008_POLICY_VIOLATION)
-        self._count(1)
+        self.tabs += 1
+        if self.ending:
+            self.ending.cancel()
         try:
             await websocket.accept()
-            await Tab(websocket, self).talk()
+            await Tab(websocket, self.scene).talk()
         except RefusedError:
             await websocket.close(WS_1008_POLICY_VIOLATION)
         except WebSocketDisconnect:
             pass
         finally:
-            self._count(-1)
-            later = asyncio.get_running_loop().call_later
-            later(self.linger, self._end_unless_changed, self.changes)
-
-    def _count(self, more: int) -> None:
-        self.tabs += more
-        self.changes += 1
-
-    def _end_unless_changed(self, changes: int) -> None:
-        if not self.tabs and self.changes == changes:
-            self.end()
+            self.tabs -= 1
+            if not self.tabs:
+                self.ending = asyncio.get_running_loop().call_later(self.linger, self.end)
 
 
 class Tab:
-    """What goes on between one tab and its session."""
+    """The conversation between one tab and its session."""
 
-    def __init__(self, websocket: WebSocket, application: Application) -> None:
-        self.websocket, self.errors_left = websocket, application.most_errors
+    def __init__(self, websocket: WebSocket, scene: Scene) -> None:
+        self.websocket, self.errors_left = websocket, MOST_ERRORS
         loop = asyncio.get_running_loop()
 
         def tell(news: dict[str, Any]) -> None:
             asyncio.run_coroutine_threadsafe(self.send(as_text(news)), loop)
 
-        self.session = Session(application.scene, application.decoder, tell)
+        self.session = Session(scene, tell)
         self.sending = asyncio.Lock()
         self.waiting: dict[str, dict[str, Any]] = {worker: {} for worker in WORKERS}
         self.arrived = {worker: asyncio.Event() for worker in WORKERS}
         self.latest: dict[str, int] = {}
 
     async def talk(self) -> None:
-        """Until the tab is closed, or has sent too much that makes no sense (`RefusedError`)."""
+        """Talk until the tab is closed, or has sent too many messages that make no sense (`RefusedError`)."""
         await self.send(as_text(self.session.welcome()))
         tasks = [asyncio.create_task(doing) for doing in (self.read(), *map(self.work, WORKERS))]
         try:
@@ -145,7 +118,7 @@ class Tab:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def read(self) -> None:
-        """Take messages as they come; a later one of a kind replaces one that still waits."""
+        """Receive messages; a newer one replaces one of its kind that still waits."""
         while True:
             received = await self.websocket.receive()
             if received["type"] == "websocket.disconnect":
@@ -172,7 +145,7 @@ class Tab:
             self.arrived[worker].set()
 
     async def work(self, worker: str) -> None:
-        """Answer what waits, one at a time, in a thread."""
+        """Answer the messages that wait for this worker, one at a time, in a thread."""
         while True:
             await self.arrived[worker].wait()
             self.arrived[worker].clear()
@@ -183,11 +156,11 @@ class Tab:
                 await self.send(await asyncio.to_thread(self.answer, message))
 
     def answer(self, message: dict[str, Any]) -> str:
-        """As text, also of what was stopped or failed."""
+        """The answer as text, also if the work was cancelled or failed."""
         kind, serial = message["kind"], message["serial"]
         try:
             answer = {"kind": kind, **self.session.answer(message)}
-        except Stopped:
+        except Cancelled:
             answer = {"kind": "stopped"}
         except Exception as error:  # noqa: BLE001 - a user's metric may raise anything
             known = isinstance(error, ValueError | ArithmeticError)
@@ -202,17 +175,18 @@ class Tab:
 
 def page_text(nonce: str) -> str:
     """The page with its style and script inside."""
-    here = files("probgeo.explorer").joinpath("page")
-    text = here.joinpath("page.html").read_text(encoding="utf-8")
-    scripts = ("state.js", "picture.js", "panel.js", "export.js", "page.js")
-    for mark, names in (("STYLE", ("page.css", "picture.css")), ("SCRIPT", scripts)):
-        parts = (here.joinpath(name).read_text(encoding="utf-8") for name in names)
-        text = text.replace(f"/* {mark} */", "\n".join(parts))
-    return text.replace("NONCE", nonce)
+    page = files("probgeo.explorer").joinpath("page")
+
+    def joined(*names: str) -> str:
+        return "\n".join(page.joinpath(name).read_text(encoding="utf-8") for name in names)
+
+    text = joined("page.html").replace("/* STYLE */", joined("page.css", "picture.css"))
+    script = joined("state.js", "picture.js", "panel.js", "export.js", "page.js")
+    return text.replace("/* SCRIPT */", script).replace("NONCE", nonce)
 
 
 def page_headers(nonce: str, hosts: tuple[str, ...]) -> dict[str, str]:
-    """Nothing may be loaded, sent or framed but by this machine."""
+    """Headers by which nothing may be loaded from, sent to or framed by other machines."""
     policy = (
         "default-src 'none'",
         f"script-src 'nonce-{nonce}'",

@@ -1,8 +1,7 @@
 """The experiments of Hennig & Hauberg (2014), one module a figure.
 
-A module has a docstring, whose first line is the title of the figure and whose rest is its caption,
-and a function `run(settings, progress)` that returns an `Outcome`. `reproduce` runs them, keeps
-what is finished, and writes the report.
+A module has a docstring, whose first line is the title of the figure and whose rest is its caption, and a function
+`run(settings)` that returns an `Outcome`.
 """
 
 from probgeo.paper.run import EXPERIMENTS, reproduce

@@ -1,7 +1,6 @@
 """The classical solver at its best: geodesics, means and principal geodesics by SciPy alone.
 
-The right-hand side is vectorised over points and costs O(K D^2) a point, as in probgeo; nothing
-here runs through JAX. It also gives tight references.
+The right-hand side is vectorised over points and costs O(K D^2) a point, as in probgeo. It also gives tight references.
 """
 
 from typing import Any
@@ -11,6 +10,9 @@ from scipy.integrate import solve_bvp, solve_ivp
 
 from probgeo.metrics import LocalMetrics
 
+TOLERANCE = 1e-3  # of solve_bvp, where it is a competitor and not the reference
+SCIPY_SETTINGS = f"solve_bvp, tolerance {TOLERANCE:.0e}, vectorised, from straight lines with 20 nodes"
+
 
 class NumpyMetric:
     """The same metric as a `LocalMetrics`, for points (D, N), one a column as SciPy has them."""
@@ -19,14 +21,12 @@ class NumpyMetric:
         self.centers = np.asarray(metric.centers)
         self.tensors = np.asarray(metric.tensors)
         self.rho = float(metric.rho)
-        K, D = self.centers.shape
-        self.stacked = self.tensors.reshape(K * D, D)
+        self.stacked = self.tensors.reshape(-1, self.centers.shape[1])
         self.at_centers = np.einsum("kij,kj->ki", self.tensors, self.centers)
 
     def _products(self, v: np.ndarray) -> np.ndarray:
         """M_k v, (K, D, N)."""
-        K, D = self.centers.shape
-        return (self.stacked @ v).reshape(K, D, -1)
+        return (self.stacked @ v).reshape(*self.centers.shape, -1)
 
     def _weights(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """w_k (K, N), and M_k (x - mu_k) (K, D, N)."""
@@ -45,7 +45,7 @@ class NumpyMetric:
         return np.einsum("kn,kdn,dn->n", w, self._products(v), v)
 
     def acceleration(self, x: np.ndarray, v: np.ndarray, printed: bool = False) -> np.ndarray:
-        """The right one, or that of Eq. 2 as it is printed."""
+        """That of the right geodesic equation, or that of Eq. 2 as it is printed."""
         w, pulls = self._weights(x)
         slopes = -self.rho * pulls
         Mv = self._products(v)
@@ -57,36 +57,33 @@ class NumpyMetric:
         else:
             rates = np.einsum("kdn,dn->kn", slopes, v)
             force -= np.einsum("kn,kdn->dn", w * (rates - np.sum(w * rates, axis=0)), Mv)
-        K, D = self.centers.shape
-        M = (w.T @ self.tensors.reshape(K, D * D)).reshape(-1, D, D)
+        M = np.tensordot(w.T, self.tensors, 1)
         return np.linalg.solve(M, force.T[:, :, None])[:, :, 0].T
 
-    def field(self, t: Any, y: np.ndarray) -> np.ndarray:
-        D = len(y) // 2
-        return np.concatenate([y[D:], self.acceleration(y[:D], y[D:])])
+    def field(self, t: Any, y: np.ndarray, printed: bool = False) -> np.ndarray:
+        x, v = np.split(y, 2)
+        return np.concatenate([v, self.acceleration(x, v, printed)])
 
 
 def by_solve_bvp(
     metric: NumpyMetric,
     a: np.ndarray,
     b: np.ndarray,
-    tol: float,
-    nodes: int = 20,
+    tol: float = TOLERANCE,
     max_nodes: int = 1000,
     guess: Any = None,
     field: Any = None,
 ) -> Any:
-    """One geodesic from a to b by SciPy's collocation; `guess` is (t, x (D, T), v (D, T)).
+    """One geodesic from a to b by SciPy's collocation.
 
-    `field` replaces the geodesic equation by another one.
+    guess : t, x (D, T), v (D, T), by default the straight line with 20 nodes.
+    field : another equation.
     """
     D = len(a)
     if guess is None:
-        t = np.linspace(0.0, 1.0, nodes)
-        x = a[:, None] + (b - a)[:, None] * t
-        v = np.repeat((b - a)[:, None], nodes, axis=1)
-    else:
-        t, x, v = guess
+        t, v = np.linspace(0.0, 1.0, 20), np.repeat((b - a)[:, None], 20, axis=1)
+        guess = t, a[:, None] + v * t, v
+    t, x, v = guess
 
     def ends(ya: np.ndarray, yb: np.ndarray) -> np.ndarray:
         return np.concatenate([ya[:D] - a, yb[:D] - b])
@@ -95,18 +92,16 @@ def by_solve_bvp(
         return solve_bvp(field or metric.field, ends, t, np.concatenate([x, v]), tol=tol, max_nodes=max_nodes)
 
 
-def length_of(metric: NumpyMetric, solution: Any, pieces: int = 4) -> float:
-    """Length of a solution of SciPy's, by Gauss's rule between its nodes."""
-    s, w = np.polynomial.legendre.leggauss(pieces)
+def length_of(metric: NumpyMetric, solution: Any) -> float:
+    """Length of a solution by SciPy, by Gauss's rule between its nodes."""
+    s, w = np.polynomial.legendre.leggauss(4)
     h = np.diff(solution.x)[:, None]
     t = (solution.x[:-1, None] + h * (0.5 * (s + 1.0))).reshape(-1)
-    y = solution.sol(t)
-    D = len(y) // 2
     with np.errstate(all="ignore"):
-        return float((h * (0.5 * w)).reshape(-1) @ np.sqrt(metric.energy(y[:D], y[D:])))
+        return float((h * (0.5 * w)).reshape(-1) @ np.sqrt(metric.energy(*np.split(solution.sol(t), 2))))
 
 
-def by_solve_ivp(metric: NumpyMetric, a: np.ndarray, v: np.ndarray, rtol: float, method: str = "DOP853") -> Any:
+def by_solve_ivp(metric: NumpyMetric, a: np.ndarray, v: np.ndarray, rtol: float) -> Any:
     """Ends of all geodesics from a with velocities v, both (B, D), as one system."""
     B, D = a.shape
 
@@ -115,28 +110,32 @@ def by_solve_ivp(metric: NumpyMetric, a: np.ndarray, v: np.ndarray, rtol: float,
         return np.concatenate([u, metric.acceleration(x.T, u.T).T]).reshape(-1)
 
     start = np.concatenate([a, v]).reshape(-1)
-    found = solve_ivp(field, (0.0, 1.0), start, rtol=rtol, atol=rtol, method=method, dense_output=True)
+    found = solve_ivp(field, (0.0, 1.0), start, rtol=rtol, atol=rtol, method="DOP853", dense_output=True)
     return found.y[: B * D, -1].reshape(B, D), found
 
 
-def logs(metric: NumpyMetric, base: np.ndarray, X: np.ndarray, tol: float) -> tuple[Any, int]:
-    """Logarithms (P, D) of the points X, and how many geodesics failed; these still count."""
+def logs(metric: NumpyMetric, base: np.ndarray, X: np.ndarray, tol: float = TOLERANCE) -> tuple[Any, int]:
+    """Logarithms (P, D) of the points X, and how many geodesics failed; the failed ones are included."""
     found = [by_solve_bvp(metric, base, x, tol) for x in X]
     D = X.shape[1]
     vectors = np.array([f.sol(0.0)[D:] for f in found])
     return np.nan_to_num(vectors), sum(f.status != 0 for f in found)
 
 
-def principal_geodesic(
-    metric: NumpyMetric, X: np.ndarray, start: np.ndarray, iterations: int, tol: float
-) -> dict[str, Any]:
-    """Mean by Eq. 5 with alpha = 1, and the first principal direction in M(mean)."""
+def mean_by_descent(metric: NumpyMetric, X: np.ndarray, start: np.ndarray, iterations: int) -> tuple[np.ndarray, int]:
+    """A mean by Eq. 5 with alpha = 1, and how many geodesics failed on the way."""
     mean, lost = start, 0
     for _ in range(iterations):
-        vectors, failed = logs(metric, mean, X, tol)
+        vectors, failed = logs(metric, mean, X)
         mean = by_solve_ivp(metric, mean[None], vectors.mean(axis=0)[None], 1e-8)[0][0]
         lost += failed
-    vectors, failed = logs(metric, mean, X, tol)
+    return mean, lost
+
+
+def principal_geodesic(metric: NumpyMetric, X: np.ndarray, start: np.ndarray, iterations: int) -> dict[str, Any]:
+    """A mean, and the first principal direction in M(mean)."""
+    mean, lost = mean_by_descent(metric, X, start, iterations)
+    vectors, failed = logs(metric, mean, X)
     R = np.linalg.cholesky(metric.tensor(mean))
     u = (vectors - vectors.mean(axis=0)) @ R
     values, directions = np.linalg.eigh(u.T @ u / (len(X) - 1))
@@ -146,15 +145,13 @@ def principal_geodesic(
         "direction": v * np.sign(v[np.argmax(np.abs(v))]),
         "variance": values[-1],
         "lost": lost + failed,
-        "solved": (iterations + 1) * len(X),
     }
 
 
 def reference_geodesic(metric: NumpyMetric, points: np.ndarray) -> np.ndarray:
     """The geodesic next to a curve (T, D) at equal steps, to eight digits, at the same times."""
     t = np.linspace(0.0, 1.0, len(points))
-    slopes = np.gradient(points, t, axis=0)
-    guess = (t, points.T, slopes.T)
+    guess = (t, points.T, np.gradient(points, t, axis=0).T)
     found = by_solve_bvp(metric, points[0], points[-1], 1e-8, guess=guess, max_nodes=20000)
     if found.status != 0:
         raise RuntimeError(f"no reference: {found.message}")

@@ -1,4 +1,4 @@
-"""What an experiment is given, and what it hands back."""
+"""What an experiment takes and returns, and what several of them draw in the same way."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +19,7 @@ Verdict = Literal["agrees", "partly", "disagrees", "not tested"]
 
 SCIPY = "#e69f00"  # colour of the classical solver
 TIMES = np.linspace(0.0, 1.0, 101)  # at which curves are drawn and compared
+ITERATIONS = 5  # of the paper's descent to a mean, Eq. 5
 
 # one column of a page is 3.4 inches wide, the page 7
 STYLE: Any = {
@@ -36,55 +37,21 @@ STYLE: Any = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How large an experiment is to be.
-
-    quick : fewer points, the same code.
-    tiny : as few as make sense, for tests.
-    tolerance : of SciPy's solve_bvp, where it is a competitor and not the reference.
-    iterations : of the paper's descent to a mean, Eq. 5.
-    images : whose mean is timed.
-    samples : curves drawn of a posterior.
-    """
+    """How large an experiment is to be: quick has fewer points, tiny as few as make sense, for tests."""
 
     quick: bool = False
     seed: int = 0
     tiny: bool = False
-    tolerance: float = 1e-3
-    iterations: int = 5
-    images: int = 100
-    samples: int = 20
 
     def choose(self, full: T, quick: T, tiny: T | None = None) -> T:
-        """One of three sizes."""
-        if self.tiny:
-            return quick if tiny is None else tiny
-        return quick if self.quick else full
-
-    @property
-    def scipy(self) -> str:
-        """How SciPy's solver is used."""
-        return f"solve_bvp, tolerance {self.tolerance:.0e}, vectorised, from straight lines with 20 nodes"
+        """One of three sizes; without a tiny one, quick is used."""
+        if self.tiny and tiny is not None:
+            return tiny
+        return quick if self.quick or self.tiny else full
 
     @property
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
-
-
-class Progress:
-    """Reports what an experiment is doing, under its label; this one keeps silent."""
-
-    def __init__(self, label: str = "") -> None:
-        self.label = label
-
-    def over(self, steps: Iterable[T], what: str) -> Iterable[T]:
-        """Go through steps, counting them."""
-        return steps
-
-    def say(self, what: str) -> None:
-        """Say what is being done now."""
-
-    def close(self, how: str) -> None:
-        """Say how it ended."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +64,19 @@ class Claim:
     why: str = ""
 
 
+def verdict(*right: bool) -> Verdict:
+    """The verdict on a claim, from whether each of its parts is right."""
+    return "agrees" if all(right) else "partly" if any(right) else "disagrees"
+
+
 @dataclass
 class Outcome:
     """What one experiment found.
 
     figures : by the name of the file, without suffix.
-    movies : by the same, functions that write one to a path.
     numbers : all that was measured.
     settings : what it was measured with.
+    movies : as figures, functions that write one to a path.
     """
 
     figures: dict[str, Figure]
@@ -128,9 +100,10 @@ def cpu_seconds(function: Callable, *args: Any) -> float:
 
 
 def draw_classical(ax: Axes, solutions: Iterable[Any]) -> None:
-    """Draw SciPy's solutions on top of ours."""
+    """Draw the solutions by SciPy that converged, on top of ours."""
     for solution in solutions:
-        ax.plot(*solution.sol(TIMES)[:2], "--", color=SCIPY, linewidth=1.2, zorder=4)
+        if solution.success:
+            ax.plot(*solution.sol(TIMES)[:2], "--", color=SCIPY, linewidth=1.2, zorder=4)
 
 
 def explain_curves(ax: Axes, where: Any) -> None:

@@ -1,7 +1,7 @@
 """What Figs. 3, 4 and 5 share: a thousand ones in two dimensions, a metric, means, geodesics."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from probgeo import FrechetMean, Geodesic, Manifold, PrincipalGeodesics, data, metrics
 from probgeo.metrics import LocalMetrics
 from probgeo.paper.classical import NumpyMetric
-from probgeo.paper.experiment import Settings, paper_solver
+from probgeo.paper.experiment import ITERATIONS, Settings, paper_solver
 
 # with rho = 1 and less regularisation the paper's solver would flag half of its curves
 LEARNED: Any = {"n_components": 5, "rho": 0.5, "regularisation": 0.01}
@@ -25,15 +25,14 @@ SETTINGS = {
 
 def principal_components(vectors: np.ndarray, count: int) -> np.ndarray:
     centred = vectors - vectors.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    return centred @ axes[:count].T
+    return centred @ np.linalg.svd(centred, full_matrices=False)[2][:count].T
 
 
 @dataclass(frozen=True, eq=False)
 class Ones:
-    """Data (P, 2), its metric, and the means and principal geodesics of both solvers.
+    """Data X (P, 2), its metric, and principal geodesics by both solvers.
 
-    few : some of them, for the paper's solver, which is slow.
+    few : some of the points, for the paper's solver, which is slow.
     ends : where the geodesics of Figs. 4 and 5 end.
     """
 
@@ -41,8 +40,8 @@ class Ones:
     few: np.ndarray
     ends: np.ndarray
     metric: LocalMetrics
-    default: PrincipalGeodesics
-    paper: PrincipalGeodesics
+    manifolds: dict[str, Manifold]
+    pgas: dict[str, PrincipalGeodesics]
 
     @property
     def plain(self) -> NumpyMetric:
@@ -50,11 +49,12 @@ class Ones:
 
     @property
     def mean(self) -> np.ndarray:
-        return self.default.mean_.mean
+        return self.pgas["default"].mean_.mean
 
-    @property
-    def manifolds(self) -> dict[str, Manifold]:
-        return {"paper's": Manifold(self.metric, paper_solver(self.X)), "default": Manifold(self.metric)}
+    @cached_property
+    def curves(self) -> dict[str, Geodesic]:
+        """From the mean to `ends`, by both solvers."""
+        return {name: m.geodesic(self.mean, self.ends, progress=False) for name, m in self.manifolds.items()}
 
 
 @lru_cache(maxsize=1)
@@ -65,17 +65,10 @@ def ones(settings: Settings) -> Ones:
     count = settings.choose(1000, 120, 16)
     X = everything[settings.rng.choice(len(everything), count, replace=False)]
     few, ends = (X[: settings.choose(*sizes)] for sizes in ((300, 60, 16), (400, 60, 16)))
-    default = PrincipalGeodesics(Manifold(metric), 1).fit(X)
-    dense = Manifold(metric, paper_solver(X))
-    descent = FrechetMean(dense, step="fixed", max_iter=settings.iterations)
-    paper = PrincipalGeodesics(dense, 1, mean=descent).fit(few)
-    return Ones(X, few, ends, metric, default, paper)
-
-
-@lru_cache(maxsize=1)
-def geodesics_from_mean(settings: Settings) -> dict[str, Geodesic]:
-    """From the mean to `ends`, by both solvers."""
-    found = ones(settings)
-    return {
-        name: manifold.geodesic(found.mean, found.ends, progress=False) for name, manifold in found.manifolds.items()
+    manifolds = {"paper's": Manifold(metric, paper_solver(X)), "default": Manifold(metric)}
+    descent = FrechetMean(manifolds["paper's"], step="fixed", max_iter=ITERATIONS)
+    pgas = {
+        "paper's": PrincipalGeodesics(manifolds["paper's"], 1, mean=descent).fit(few),
+        "default": PrincipalGeodesics(manifolds["default"], 1).fit(X),
     }
+    return Ones(X, few, ends, metric, manifolds, pgas)

@@ -15,7 +15,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from probgeo import Gaussian, Manifold, PrincipalGeodesics, data, metrics
 from probgeo.explorer import Explorer, explore
 from probgeo.explorer.examples import EXAMPLES, moons
-from probgeo.explorer.pictures import decoder
 from probgeo.explorer.protocol import RefusedError, kinds, longest, parsed
 from probgeo.explorer.session import Session
 from tests.explorer.client import CERTAIN, ENDS, SETTING, SHOWN, Client
@@ -197,11 +196,11 @@ def test_the_snippet_computes_what_is_shown(client, spreads, rows):
 @pytest.mark.parametrize("name", ["digits", "ones", "bodies"])
 def test_examples_decode_what_is_under_the_cursor(name):
     scene = EXAMPLES[name]()
-    session = Session(scene, decoder(scene))
+    session = Session(scene)
     setting = {**SETTING, "components": scene.components, "view": "principal"}
     message = {"kind": "look", "serial": 1, "setting": setting, "at": [0.0, 0.0]}
     picture = session.answer(parsed(json.dumps(message), scene))["picture"]
-    known = session.decoder
+    known = scene.decoder
     numbers = 2 * 3756 * 3 if known["kind"] == "mesh" else known["width"] * known["height"]
     assert len(picture) == 4 * -(-numbers // 3)
     space = {}
@@ -483,15 +482,15 @@ MESH = {"X": np.eye(4), "components": 1, "decode": lambda z: np.ones((len(z), 4,
 
 
 def test_a_point_of_the_picture_stands_for_one_near_the_data():
-    from probgeo.explorer.scene import View
+    from probgeo.explorer.scene import Plane
 
     angle = np.linspace(0.0, 2.0 * np.pi, 400)
     X = np.stack([np.cos(angle), np.sin(angle), 1.0 + 0.1 * np.cos(angle)], axis=1)
-    view = View.of(X, "coordinates")
-    lifted = view.lift(X[:, :2])
+    plane = Plane.of(X, "coordinates")
+    lifted = plane.lift(X[:, :2])
     assert np.allclose(lifted[:, :2], X[:, :2])
     assert np.abs(lifted[:, 2] - X[:, 2]).max() < 0.03
-    principal = View.of(X, "principal")
+    principal = Plane.of(X, "principal")
     assert np.allclose(principal.project(principal.lift(principal.seen)), principal.seen)
 
 

@@ -28,6 +28,6 @@ def test_figure_6(tmp_path):
 
 def test_the_circumference_is_nearly_linear_in_the_coefficients():
     people = data.bodies()
-    slope, start = figure6._belly_regression(people)
+    slope, start = figure6.belly_regression(people)
     residual = people.belly - (people.scores @ slope + start)
     assert residual.std() < 0.2 * people.belly.std()

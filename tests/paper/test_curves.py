@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from probgeo import kernels, paper
+from probgeo import metrics, paper
 from probgeo.paper import classical, errata, figure1
 from probgeo.paper.experiment import Outcome, Settings
 from tests.paper.tiny import outcome
@@ -25,7 +25,7 @@ def test_figure_1(tmp_path):
 def test_before_any_evaluation_there_is_a_bridge_between_the_ends():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 2))
-    first, second = figure1._bridge(X, kernels.SquaredExponential(0.4), Settings())
+    _, first, second = figure1.bridge(X, Settings())
     for draws in (first, second):
         np.testing.assert_allclose(draws[:, [0, -1]], np.tile(figure1.ENDS, (20, 1, 1)), atol=1e-5)
     assert np.std(first[:, 50]) > 0.1
@@ -54,13 +54,10 @@ def test_errata(tmp_path):
 
 def test_in_one_dimension_the_printed_equation_is_right():
     rng = np.random.default_rng(0)
-    metric = classical.NumpyMetric.__new__(classical.NumpyMetric)
-    metric.centers, metric.tensors, metric.rho = rng.normal(size=(3, 1)), np.ones((3, 1, 1)), 1.0
-    metric.tensors = metric.tensors * np.array([1.0, 2.0, 5.0])[:, None, None]
-    metric.stacked = metric.tensors.reshape(3, 1)
-    metric.at_centers = np.einsum("kij,kj->ki", metric.tensors, metric.centers)
+    tensors = np.array([1.0, 2.0, 5.0])[:, None, None]
+    metric = classical.NumpyMetric(metrics.LocalMetrics(rng.normal(size=(3, 1)), tensors, rho=1.0))
     y = rng.normal(size=(2, 7))
-    np.testing.assert_allclose(errata.printed(metric)(0.0, y), metric.field(0.0, y), rtol=1e-12)
+    np.testing.assert_allclose(metric.field(0.0, y, printed=True), metric.field(0.0, y), rtol=1e-12)
 
 
 class TestKeeping:
@@ -70,12 +67,12 @@ class TestKeeping:
     def runs(self, monkeypatch):
         calls = []
 
-        def run(settings: Settings, progress) -> Outcome:
+        def run(settings: Settings) -> Outcome:
             calls.append(settings)
             if settings.seed == 13:
                 raise FloatingPointError("no luck")
             figure, ax = plt.subplots()
-            ax.plot(progress.over([0.0, 1.0], "steps"))
+            ax.plot([0.0, 1.0])
             return Outcome({"errata": figure}, {"value": np.arange(3.0)}, {"n": 1})
 
         monkeypatch.setattr(errata, "run", run)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probgeo.paper import figure3_right, figure4, figure5
-from probgeo.paper.experiment import Progress, Settings
+from probgeo.paper.experiment import Settings
 from tests.paper.tiny import outcome
 
 
@@ -63,7 +63,7 @@ def test_what_takes_too_long_is_extrapolated():
             return np.concatenate([y[2:], 0 * y[2:]])
 
     bases = np.zeros(2), np.ones(2)
-    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), bases, Settings(), 0.0)
+    found = figure3_right._by_scipy(Flat(), rng.normal(size=(10, 2)), bases, 0.0)
     assert found["extrapolated"]
     assert found["sample"] == 2  # one from each end of the descent
     assert found["seconds"] > 0
@@ -71,7 +71,6 @@ def test_what_takes_too_long_is_extrapolated():
 
 def test_settings_have_three_sizes():
     assert [Settings(*s).choose(3, 2, 1) for s in ((), (True,), (False, 0, True))] == [3, 2, 1]
-    assert list(Progress().over([1, 2], "steps")) == [1, 2]
 
 
 @pytest.mark.parametrize(
