@@ -80,7 +80,6 @@ def test_given_ends_leave_bumps(k):
     np.testing.assert_allclose(b.own[1], free.within[1] - free.at_end[0], atol=1e-15)
     np.testing.assert_allclose(b.own_slopes, [-free.at_end[0], free.at_end[1] - free.at_end[0]], atol=1e-15)
     np.testing.assert_allclose(b.richer_at_ends[:, 0], 0.0, atol=1e-15)
-    np.testing.assert_allclose(b.bumps, b.richer_at_look, atol=1e-15)
 
 
 @pytest.mark.parametrize("k", range(2, 7))
@@ -185,9 +184,6 @@ class TestLoops:
         np.testing.assert_allclose(inverse, np.linalg.inv(A), rtol=1e-6, atol=1e-9)
         loops.multiply(A, B, product)
         np.testing.assert_allclose(product, A @ B, atol=1e-12)
-        one = np.empty((E, n, 1))
-        loops.multiply(A, B[..., :1].copy(), one)
-        np.testing.assert_allclose(one, A @ B[..., :1], atol=1e-12)
 
     @random_sizes
     def test_pinned_variances(self, seed):

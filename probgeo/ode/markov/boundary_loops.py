@@ -165,32 +165,15 @@ def invert(matrices: np.ndarray) -> None:
 
 @loop
 def multiply(matrices: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
-    """Products of small matrices (E, a, b) with columns (E, b, C): (E, a, C).
-
-    One column is summed up in four parts, which a processor adds at the same time.
-    """
+    """Products of small matrices (E, a, b) with columns (E, b, C): (E, a, C)."""
     E, a, b = matrices.shape
-    C = columns.shape[2]
-    whole = b - b % 4
     for e in range(E):
         for r in range(a):
-            if C == 1:
-                one, two, three, four = 0.0, 0.0, 0.0, 0.0
-                for j in range(0, whole, 4):
-                    one += matrices[e, r, j] * columns[e, j, 0]
-                    two += matrices[e, r, j + 1] * columns[e, j + 1, 0]
-                    three += matrices[e, r, j + 2] * columns[e, j + 2, 0]
-                    four += matrices[e, r, j + 3] * columns[e, j + 3, 0]
-                for j in range(whole, b):
-                    one += matrices[e, r, j] * columns[e, j, 0]
-                out[e, r, 0] = (one + two) + (three + four)
-                continue
-            for c in range(C):
-                out[e, r, c] = 0.0
-            for j in range(b):
-                factor = matrices[e, r, j]
-                for c in range(C):
-                    out[e, r, c] += factor * columns[e, j, c]
+            for c in range(columns.shape[2]):
+                total = 0.0
+                for j in range(b):
+                    total += matrices[e, r, j] * columns[e, j, c]
+                out[e, r, c] = total
 
 
 @loop

@@ -119,23 +119,25 @@ def substitute_positions(
     k = slope_at_ends.shape[1]
     for m in range(len(offsets) - 1):
         first, last = offsets[m] + 1, offsets[m + 1] - 2
-        for n in range(offsets[m], last + 2):  # slopes that v alone has at the left, and at the end
-            e, end = (n - m, 0) if n <= last else (last - m, 1)
+        for n in range(offsets[m], last + 1):  # slopes that `local` alone has at the ends of elements
+            e = n - m
             for i in range(D):
                 for c in range(C):
-                    total = 0.0
+                    left, right = 0.0, 0.0
                     for j in range(k):
-                        total += slope_at_ends[end, j] * local[e, j * D + i, c]
-                    z[n, 1, i, c] = h[e] * total
+                        left += slope_at_ends[0, j] * local[e, j * D + i, c]
+                        right += slope_at_ends[1, j] * local[e, j * D + i, c]
+                    z[n, 1, i, c] = h[e] * left
+                    moved[e, D + i, c] = h[e] * right
+        for i in range(D):
+            for c in range(C):
+                z[last + 1, 1, i, c] = moved[last - m, D + i, c] + gaps[last - m, D + i, c]
         for n in range(first, last + 1):
             e = n - m
             scale = 1.0 / (1.0 / h[e - 1] + 1.0 / h[e])
             for i in range(D):
                 for c in range(C):
-                    left = 0.0
-                    for j in range(k):
-                        left += slope_at_ends[1, j] * local[e - 1, j * D + i, c]
-                    total = z[n, 1, i, c] - h[e - 1] * left - gaps[e - 1, D + i, c]
+                    total = z[n, 1, i, c] - moved[e - 1, D + i, c] - gaps[e - 1, D + i, c]
                     for d in range(D):
                         total -= ends[e, 0, 1, i, d] * gaps[e, d, c]
                         total += ends[e - 1, 1, 1, i, d] * gaps[e - 1, d, c]
@@ -168,20 +170,18 @@ def substitute_positions(
                         z[n, 0, r, c] -= factor * z[n + q // D, 0, q % D, c]
                 for c in range(C):
                     z[n, 0, r, c] /= upper[n, r, r]
-        for n in range(offsets[m], last + 2):
-            e, end = (n - m, 0) if n <= last else (last - m, 1)
+        for n in range(offsets[m], last + 1):
+            e = n - m
             for i in range(D):
                 for c in range(C):
-                    if end == 0:
-                        moved[e, i, c] = z[n, 0, i, c]
-                        moved[e, D + i, c] = z[n + 1, 0, i, c] - gaps[e, i, c]
-                    else:
-                        z[n, 1, i, c] += gaps[e, D + i, c]
+                    moved[e, i, c] = z[n, 0, i, c]
+                    moved[e, D + i, c] = z[n + 1, 0, i, c] - gaps[e, i, c]
             for i in range(D):
-                for side in range(2):
-                    for d in range(D):
-                        for c in range(C):
-                            z[n, 1, i, c] += ends[e, end, side, i, d] * moved[e, side * D + d, c]
+                for c in range(C):
+                    for d in range(2 * D):
+                        z[n, 1, i, c] += ends[e, 0, d // D, i, d % D] * moved[e, d, c]
+                        if n == last:
+                            z[n + 1, 1, i, c] += ends[e, 1, d // D, i, d % D] * moved[e, d, c]
 
 
 @loop

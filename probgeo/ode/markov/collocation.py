@@ -42,7 +42,6 @@ class Basis(NamedTuple):
     richer (q, K, K), richer_at_ends (2, q, K), richer_at_look (P, K) : the same for polynomials through all K points
     tested (q, k, k, K) : the part of G^m_l that is a polynomial of degree k - 1 after multiplication with the Lagrange
         polynomial of the j-th Gauss point, at the i-th: what is left of a force J_m y^(m) if it is tested with these
-    bumps (P, K) : richer_at_look less a line in any case
     bump : how far a defect of size 1 that vanishes at the Gauss points bends an element of length 1
     """
 
@@ -61,7 +60,6 @@ class Basis(NamedTuple):
     richer_at_ends: np.ndarray
     richer_at_look: np.ndarray
     tested: np.ndarray
-    bumps: np.ndarray
     bump: float
 
     @property
@@ -81,8 +79,7 @@ def basis(k: int, q: int, given: bool) -> Basis:
     line = Polynomial([-1.0, 2.0])
     powers = [Polynomial(legendre.leg2poly(column))(line).coef for column in few[0].T]
     own, more = (_without_line(s) if given else s for s in (few, many))
-    bumps = legendre.legval(look, _without_line(many)[0]).T
-    value, richer = _at(points, [unit])[0], _at(points, more)
+    value, richer, seen = _at(points, [unit])[0], _at(points, more), _at(look, more)[0]
     projection = legendre.legvander(x, k - 1) @ np.linalg.inv(legendre.legvander(points, len(points) - 1))[:k]
     return Basis(
         gauss=(x + 1) / 2,
@@ -98,10 +95,9 @@ def basis(k: int, q: int, given: bool) -> Basis:
         own_slopes=_at(ends, own)[-1],
         richer=richer,
         richer_at_ends=np.ascontiguousarray(_at(ends, more).swapaxes(0, 1)),
-        richer_at_look=_at(look, more)[0],
+        richer_at_look=seen,
         tested=np.einsum("ip,pj,mpl->mijl", projection, value, richer),
-        bumps=np.ascontiguousarray(bumps),
-        bump=float(np.abs(bumps @ legendre.legval(points, np.eye(k + 1)[k])).max()),
+        bump=float(np.abs(seen @ legendre.legval(points, np.eye(k + 1)[k])).max()),
     )
 
 

@@ -25,9 +25,9 @@ from probgeo.ode.shape import Shape
 DECAY = np.exp(-1.0)
 DOUBT = 0.1  # share of a change that its own defect may bring about
 STIFF = 2.0  # sum of h^(q-m) |J_m| from which on the local error needs the Jacobians
-# Sensitivity (1.2 for y'' without other forces), or condition number of what is left of a chain of states, from which
-# on a problem may be singular.
-SUSPICIOUS, ILL_CONDITIONED = 1e3, 1e6
+# Sensitivity (1.2 for y'' without other forces), or condition number of what is left of a chain of states (below 100
+# for problems with other conditions and known solutions), from which on a problem may be singular.
+SUSPICIOUS = 1e3
 # Least share of the variance with random signs in that of a parameter, whose error may be small by
 # chance: the share of a chi-squared number (one degree of freedom) that is lower is one in four.
 LEAST = 0.1
@@ -39,7 +39,6 @@ class Errors:
 
     Attributes
     ----------
-    at_nodes (rows, D)
     between (E, P, D) : at equal steps within the elements
     local (E,) : the largest that an element itself is to blame for
     parameters (B, P, 1 + DRAWS) : of the parameters, and these with random signs of the defects of elements
@@ -48,7 +47,6 @@ class Errors:
     rounding (B,) : about the error that rounding leaves
     """
 
-    at_nodes: np.ndarray
     between: np.ndarray
     local: np.ndarray
     parameters: np.ndarray
@@ -75,9 +73,8 @@ def estimated_errors(curves: Chains, linear: Linearised, defects: np.ndarray) ->
     error = step.column(0)
     sensitivity, rounding_error = (curves.norm(step.column(c)) for c in (-2, -1))
     between = curves.with_values(*error).seen()
-    between += curves.scales[:, :1, None] * np.matmul(b.richer_at_look, bends)
-    local = curves.scales[:, 0] * largest_of(np.matmul(b.bumps, bends))
-    return Errors(error.z[:, 0], between, local, step.p[..., :-2], sensitivity, rounding_error)
+    within = curves.scales[:, :1, None] * np.matmul(b.richer_at_look, bends)
+    return Errors(between + within, largest_of(within), step.p[..., :-2], sensitivity, rounding_error)
 
 
 def unit_forcing(curves: Chains) -> np.ndarray:
@@ -136,7 +133,7 @@ def doubtful(curves: Chains, linear: Linearised, errors: Errors) -> np.ndarray:
     """Whether the mesh cannot tell the linearised problems from singular ones, by member."""
     if isinstance(linear, LinearStates):
         condition = linear.condition()
-        suspicious, out = condition > ILL_CONDITIONED, condition > SINGULAR_FROM
+        suspicious, out = condition > SUSPICIOUS, condition > SINGULAR_FROM
     else:
         suspicious = ~(errors.sensitivity < SUSPICIOUS)
         out = np.zeros_like(suspicious)
@@ -172,8 +169,7 @@ def is_doubtful(curves: Chains, linear: Linearised) -> np.ndarray:
     defects = np.matmul(b.value, shape.v - last) - forces
     defects -= np.matmul(b.value, defects[:, :k])
     missed = estimated_errors(shape, linear, defects)
-    at_nodes = np.maximum.reduceat(np.abs(missed.at_nodes).max(axis=1), curves.offsets[:-1])
-    size = np.maximum(at_nodes, curves.largest(largest_of(missed.between)))
+    size = curves.largest(largest_of(missed.between))
     invisible = np.finfo(float).eps ** -0.5  # where half of all digits are lost
     with np.errstate(invalid="ignore"):
         return ~((size < DOUBT * length) & (missed.sensitivity < invisible))

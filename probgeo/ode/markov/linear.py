@@ -2,7 +2,8 @@
 
 A small change of a curve obeys e^(q) = sum_m J_m e^(m) + f_p p + r at the Gauss points. The v of an element depend on
 its ends and on p alone, so that they are eliminated first. What remains is a chain, of which there are two: of
-positions, if a second-order ODE has its curve given at both ends, which takes half the time; else of states.
+positions, if a second-order ODE has its curve given at both ends; else of states. Solved with a chain of states, the
+same problems took 1.2 to 1.4 times as long in one dimension, 1.6 times in 5 and 2.3 times in 20.
 """
 
 from dataclasses import dataclass, replace

@@ -236,9 +236,9 @@ class Iteration:
         # the next step is known already, and good if it is much shorter
         accepted = verdict <= ANEW
         new = trial.moved(correction, further) if further.any() else trial
-        short = verdict == SHORTER
+        given_up = verdict == SHORTER
         if not accepted.all() or self.damping.min() < 1.0:
-            short &= self._shorten(accepted, trial, correction) >= SHORTEST
+            given_up &= self._shorten(accepted, trial, correction) < SHORTEST
         self.curves = self.curves.with_values(*_mixed(trial, accepted, new, self.curves))
         on = verdict == ON
         if on.any():
@@ -252,7 +252,6 @@ class Iteration:
             with np.errstate(invalid="ignore"):
                 rest = np.where(length > 0.0, np.minimum(length / self.length, 1.0), 0.0)[:, None]
             yield self._settled(over, OK, defects, rest * trial.norms(correction), rest * np.abs(correction.p))
-        given_up = (verdict == SHORTER) & ~short
         if given_up.any():
             yield self._settled(given_up, STALLED)
             over |= given_up
