@@ -1,56 +1,85 @@
-"""Elements that obey an ODE at Gauss points: loops against NumPy, solves against dense matrices."""
+"""Elements that obey an ODE at Gauss points: loops against NumPy, solves against the equations."""
 
 import numpy as np
 import pytest
 
+from probgeo.functions.in_numpy import derivative, derivative_at_once
 from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov import collocation
-from probgeo.ode.markov.collocation import Chains, Linearised, basis, kronrod, largest_of
+from probgeo.ode.markov.collocation import Chains, Step, basis, kronrod, largest_of
+from probgeo.ode.markov.linear import linearised
 from probgeo.ode.shape import Shape
 from probgeo.ragged import members_of, offsets_of
 
 random_sizes = pytest.mark.parametrize("seed", range(4))
 
 
-def random_chains(seed, k=None, D=None, members=None):
+def random_chains(seed, k=None, D=None, members=None, q=2, given=True, P=0):
     """Curves on random meshes of random sizes."""
     rng = np.random.default_rng(seed)
-    k, D = k or rng.integers(2, 7), D or rng.integers(1, 5)
+    k, D = k or rng.integers(max(2, q), 7), D or rng.integers(1, 5)
     offsets = offsets_of(rng.integers(2, 7, members or rng.integers(1, 5)))
     steps = rng.uniform(0.2, 1.0, offsets[-1])
-    t = np.cumsum(steps)
-    E = len(t) - len(offsets) + 1
-    return Chains(t, offsets, rng.normal(size=(len(t), D)), rng.normal(size=(E, k, D))), rng
+    t, B = np.cumsum(steps), len(offsets) - 1
+    z, v = rng.normal(size=(len(t), q, D)), rng.normal(size=(len(t) - B, k, D))
+    kept = np.stack([offsets[:-1], offsets[1:] - 1], axis=1)
+    return Chains(t, offsets, z, v, rng.normal(size=(B, P)), kept, given), rng
 
 
 def random_jacobians(curves, rng, size=0.5):
     E, k, D = curves.v.shape
-    return size * rng.normal(size=(E, k, 2, D, D))
+    return size * rng.normal(size=(E, k, curves.order, D, D))
 
 
-def end_slopes(curves):
-    """Slopes (E, 2, D) at the ends of every element, from its polynomial."""
-    powers = np.arange(curves.basis.k + 2)
-    pieces = powers[:, None] * curves.pieces() / curves.h[:, None, None]
-    return np.stack([pieces[:, 1], pieces.sum(axis=1)], axis=1)
+def without_parameters(curves):
+    return np.zeros((*curves.v.shape, 0))
+
+
+def factorised(curves, jacobians):
+    """The equations of curves that are given at both ends."""
+    return linearised(curves, jacobians, without_parameters(curves), None)
+
+
+def ends_of(curves):
+    """States (E, q, D) in which elements end, from their polynomials."""
+    powers = np.arange(curves.pieces().shape[1])
+    falling = [np.prod([powers**0, *(powers - j for j in range(d))], axis=0) for d in range(curves.order)]
+    return np.stack(
+        [np.einsum("k,ekd->ed", f, curves.pieces()) / curves.h[:, None] ** d for d, f in enumerate(falling)], axis=1
+    )
+
+
+every_order = pytest.mark.parametrize("q", [1, 2, 3, 4])
 
 
 # --- the basis ----------------------------------------------------------------------------------
 
 
+@every_order
 @pytest.mark.parametrize("k", range(2, 7))
-def test_the_basis_reproduces_polynomials(k):
-    b = basis(k)
-    polynomial = np.polynomial.Polynomial(np.random.default_rng(k).normal(size=k + 2))
-    second, first = polynomial.deriv(2), polynomial.deriv(1)
-    ends = (1 - b.points) * polynomial(0.0) + b.points * polynomial(1.0)
-    v, rise = second(b.gauss), polynomial(1.0) - polynomial(0.0)
-    np.testing.assert_allclose(ends + b.position @ v, polynomial(b.points), atol=1e-13)
-    np.testing.assert_allclose(rise + b.slope @ v, first(b.points), atol=1e-12)
-    np.testing.assert_allclose(b.value @ v, second(b.points), atol=1e-12)
-    everywhere = second(b.points)
-    np.testing.assert_allclose(b.richer_position @ everywhere, b.position @ v, atol=1e-12)
-    np.testing.assert_allclose(b.richer_slope @ everywhere, b.slope @ v, atol=1e-12)
+def test_the_basis_reproduces_polynomials(k, q):
+    """Of degree k + q - 1, from their Taylor series at 0 and their highest derivative at the Gauss points."""
+    b = basis(k, q, False)
+    polynomial = np.polynomial.Polynomial(np.random.default_rng(k).normal(size=k + q))
+    derivatives = [polynomial.deriv(m) if m else polynomial for m in range(q + 1)]
+    for m in range(q):
+        taylor = np.polynomial.Polynomial(derivatives[m].coef[: q - m])
+        for points, matrix in ((b.points, b.integrals), (b.gauss, b.within), (b.look, b.at_look)):
+            expected = derivatives[m](points) - taylor(points)
+            np.testing.assert_allclose(matrix[m] @ derivatives[q](b.gauss), expected, atol=1e-11)
+        everywhere = derivatives[q](b.points)
+        np.testing.assert_allclose(b.richer[m] @ everywhere, b.integrals[m] @ derivatives[q](b.gauss), atol=1e-11)
+    np.testing.assert_allclose(b.value @ derivatives[q](b.gauss), derivatives[q](b.points), atol=1e-11)
+
+
+@pytest.mark.parametrize("k", range(2, 7))
+def test_given_ends_leave_bumps(k):
+    """For y'' = f with given ends: G_j vanish at both, and slopes are those of the polynomials."""
+    b, free = basis(k, 2, True), basis(k, 2, False)
+    np.testing.assert_allclose(b.own[0], free.within[0] - b.gauss[:, None] * free.at_end[0], atol=1e-15)
+    np.testing.assert_allclose(b.own[1], free.within[1] - free.at_end[0], atol=1e-15)
+    np.testing.assert_allclose(b.own_slopes, [-free.at_end[0], free.at_end[1] - free.at_end[0]], atol=1e-15)
+    np.testing.assert_allclose(b.richer_at_ends[:, 0], 0.0, atol=1e-15)
 
 
 @pytest.mark.parametrize("k", range(2, 7))
@@ -67,14 +96,33 @@ def test_kronrods_points_interlace_and_integrate(k):
         np.testing.assert_allclose(points[2:], [0.43424374934680254, 0.9604912687080202], rtol=1e-13)
 
 
+@pytest.mark.parametrize("k", [3, 4, 5])
+def test_forces_are_tested_with_polynomials(k):
+    """The integral of a force J e with any polynomial of degree k - 1 is kept."""
+    b, rng = basis(k, 2, True), np.random.default_rng(k)
+    bends, J = rng.normal(size=len(b.points)), np.polynomial.Polynomial(rng.normal(size=k))
+    x, weights = np.polynomial.legendre.leggauss(3 * k + 3)
+    # known at 2 k + 1 points, and tested as the polynomial through these
+    product = np.polynomial.legendre.legfit(2 * b.points - 1, J(b.points) * (b.richer[0] @ bends), 2 * k)
+    force = np.einsum("ijl,j,l->i", b.tested[0], J(b.gauss), bends)
+    own = np.polynomial.legendre.leggauss(k)[1]
+    for degree in range(k):
+        test = np.polynomial.Legendre.basis(degree)
+        expected = weights @ (test(x) * np.polynomial.legendre.legval(x, product))
+        np.testing.assert_allclose(own @ (test(2 * b.gauss - 1) * force), expected, atol=1e-12)
+
+
+@every_order
 @random_sizes
-def test_pieces_are_the_curve(seed):
-    curves, _ = random_chains(seed)
+def test_pieces_are_the_curve(seed, q):
+    curves, _ = random_chains(seed, q=q, given=False)
     times, states = curves.states()
     s = curves.basis.points
-    powers = s[:, None] ** np.arange(curves.basis.k + 2)
+    powers = s[:, None] ** np.arange(curves.basis.k + q)
     np.testing.assert_allclose(powers @ curves.pieces(), states[:, :, 0], atol=1e-11)
     np.testing.assert_allclose(times, curves.t[curves.left][:, None] + s * curves.h[:, None])
+    powers = curves.basis.look[:, None] ** np.arange(curves.basis.k + q)
+    np.testing.assert_allclose(powers @ curves.pieces(), curves.seen(), atol=1e-11)
 
 
 # --- loops against NumPy -------------------------------------------------------------------------
@@ -84,15 +132,35 @@ def test_pieces_are_the_curve(seed):
 class TestLoops:
     @random_sizes
     def test_states_at(self, seed):
+        """In another time: derivatives are by that."""
         curves, _ = random_chains(seed)
-        b, h = curves.basis, curves.h[:, None, None]
-        times, states = curves.states()
-        s = b.points[:, None]
-        left, right = (curves.y[curves.left + i][:, None] for i in (0, 1))
-        position = (1 - s) * left + s * right + h**2 * np.einsum("pj,ejd->epd", b.position, curves.v)
-        slope = (right - left) / h + h * np.einsum("pj,ejd->epd", b.slope, curves.v)
-        np.testing.assert_allclose(states, np.stack([position, slope], axis=2), atol=1e-12)
-        np.testing.assert_allclose(times, curves.t[curves.left][:, None] + s.T * h[:, 0])
+        times, states = curves.states(begin=3.0, duration=0.5)
+        plain, own = curves.states()
+        np.testing.assert_allclose(times, 3.0 + 0.5 * plain, rtol=1e-14)
+        np.testing.assert_allclose(states, own * np.array([1.0, 2.0])[:, None], rtol=1e-13)
+        h, x = curves.h[:, None, None], curves.basis.points[:, None] * curves.h[:, None, None]
+        y, dy = (curves.z[curves.left][:, None, d] for d in (0, 1))
+        bends, turns = (np.einsum("pj,ejd->epd", G, curves.v) for G in curves.basis.integrals)
+        np.testing.assert_allclose(own, np.stack([y + x * dy + h**2 * bends, dy + h * turns], axis=2), atol=1e-12)
+
+    @every_order
+    @random_sizes
+    def test_gaps(self, seed, q):
+        """How far pieces miss the next node."""
+        curves, _ = random_chains(seed, q=q, given=False)
+        found = curves.gaps().reshape(len(curves.v), q, -1)
+        np.testing.assert_allclose(found, ends_of(curves) - curves.z[curves.left + 1], atol=1e-9)
+
+    @random_sizes
+    def test_moved(self, seed):
+        curves, rng = random_chains(seed, P=2)
+        step = Step(*(rng.normal(size=x.shape) for x in (curves.z, curves.v, curves.p)))
+        by = rng.uniform(size=curves.count)
+        found = curves.moved(step, by)
+        rows = np.repeat(by, curves.sizes)[:, None, None]
+        np.testing.assert_allclose(found.z, curves.z + rows * step.z, rtol=1e-14)
+        np.testing.assert_allclose(found.v, curves.v + by[curves.member][:, None, None] * step.v, rtol=1e-14)
+        np.testing.assert_allclose(found.p, curves.p + by[:, None] * step.p, rtol=1e-14)
 
     @random_sizes
     def test_assemble(self, seed):
@@ -100,9 +168,9 @@ class TestLoops:
         J, h, b = random_jacobians(curves, rng), curves.h, curves.basis
         E, k, _, D, _ = J.shape
         found = np.empty((E, k * D, k * D))
-        loops.assemble(h, J, b.position[:k], b.slope[:k], found)
-        by_y = np.einsum("e,jl,ejab->ejalb", h**2, b.position[:k], J[:, :, 0])
-        by_slope = np.einsum("e,jl,ejab->ejalb", h, b.slope[:k], J[:, :, 1])
+        loops.assemble(curves.scales, J, b.own, found)
+        by_y = np.einsum("e,jl,ejab->ejalb", h**2, b.own[0], J[:, :, 0])
+        by_slope = np.einsum("e,jl,ejab->ejalb", h, b.own[1], J[:, :, 1])
         expected = np.eye(k * D) - (by_y + by_slope).reshape(E, k * D, k * D)
         np.testing.assert_allclose(found, expected, atol=1e-13)
 
@@ -116,22 +184,6 @@ class TestLoops:
         np.testing.assert_allclose(inverse, np.linalg.inv(A), rtol=1e-6, atol=1e-9)
         loops.multiply(A, B, product)
         np.testing.assert_allclose(product, A @ B, atol=1e-12)
-        one = np.empty((E, n, 1))
-        loops.multiply(A, B[..., :1].copy(), one)
-        np.testing.assert_allclose(one, A @ B[..., :1], atol=1e-12)
-
-    @random_sizes
-    def test_slope_jumps(self, seed):
-        curves, _ = random_chains(seed)
-        jumps = np.empty(curves.y.shape)
-        ends = curves.basis.slope_at_ends
-        loops.slope_jumps(curves.t, curves.offsets, curves.y, curves.v, ends, jumps)
-        slopes = end_slopes(curves)
-        expected = np.zeros_like(jumps)
-        expected[curves.left] += slopes[:, 0]
-        expected[curves.left + 1] -= slopes[:, 1]
-        expected[curves.offsets[:-1]] = expected[curves.offsets[1:] - 1] = 0.0
-        np.testing.assert_allclose(jumps, expected, atol=1e-12)
 
     @random_sizes
     def test_pinned_variances(self, seed):
@@ -148,25 +200,29 @@ class TestLoops:
     def test_lengths_and_peaks(self, seed):
         curves, _ = random_chains(seed)
         bends = np.abs(curves.v).max(axis=(1, 2))
-        at_nodes = np.maximum.reduceat(np.abs(curves.y).max(axis=1), curves.offsets[:-1])
+        at_nodes = np.maximum.reduceat(np.abs(curves.z[:, 0]).max(axis=1), curves.offsets[:-1])
         expected = np.maximum(at_nodes, curves.largest(curves.h**2 * bends / 8))
-        np.testing.assert_allclose(curves.norm(curves.y, curves.v), expected, rtol=1e-14)
+        np.testing.assert_allclose(curves.norm(curves), expected, rtol=1e-14)
         np.testing.assert_array_equal(curves.size(), at_nodes)
+        np.testing.assert_allclose(curves.norms(curves).max(axis=1), expected, rtol=1e-14)
         np.testing.assert_array_equal(largest_of(curves.v), bends)
         later = np.abs(curves.v[:, 1:]).max(axis=(1, 2))
         np.testing.assert_array_equal(largest_of(curves.v, 1), later)
         curves.v[0, 0, 0] = np.nan
-        assert np.isnan(curves.norm(curves.y, curves.v)[0])
+        assert np.isnan(curves.norm(curves)[0])
 
+    @every_order
     @random_sizes
-    def test_forces(self, seed):
-        curves, rng = random_chains(seed)
-        J = random_jacobians(curves, rng)
-        position, slope, found = curves.v, rng.normal(size=curves.v.shape), np.empty(curves.v.shape)
-        loops.forces(J, position, slope, found)
-        expected = np.einsum("ejab,ejb->eja", J[:, :, 0], position)
-        expected += np.einsum("ejab,ejb->eja", J[:, :, 1], slope)
-        np.testing.assert_allclose(found, expected, atol=1e-13)
+    def test_tested_forces(self, seed, q):
+        curves, rng = random_chains(seed, q=q, given=False)
+        J, found = random_jacobians(curves, rng), np.empty(curves.v.shape)
+        E, k, D = curves.v.shape
+        tested, stiffness = rng.normal(size=(E, q, k, k, D)), np.empty(E)
+        loops.tested_forces(curves.scales, J, tested, found, stiffness)
+        expected = np.einsum("em,ejmab,emijb->eia", curves.scales, J, tested)
+        np.testing.assert_allclose(found, expected, atol=1e-11)
+        norms = np.abs(J).sum(axis=4).max(axis=(1, 3))
+        np.testing.assert_allclose(stiffness, (curves.scales * norms).sum(axis=1), rtol=1e-13)
 
     @random_sizes
     def test_smooth(self, seed):
@@ -184,90 +240,116 @@ class TestLoops:
             rows = slice(curves.offsets[m], curves.offsets[m + 1])
             np.testing.assert_allclose(at_nodes[rows], means, rtol=1e-12)
 
-    @random_sizes
-    def test_increments(self, seed):
-        curves, _ = random_chains(seed)
-        squares, logs = np.empty(curves.count), np.empty(curves.count)
-        gauss = curves.basis.gauss
-        loops.increments(curves.t, curves.offsets, curves.v, gauss, squares, logs)
-        times = curves.t[curves.left][:, None] + curves.h[:, None] * gauss
-        for m in range(curves.count):
-            dt = np.diff(times[curves.member == m].ravel())
-            rises = np.diff(np.vstack(curves.v[curves.member == m]), axis=0)
-            np.testing.assert_allclose(squares[m], ((rises**2).sum(axis=1) / dt).sum(), rtol=1e-9)
-            np.testing.assert_allclose(logs[m], np.log(dt).sum(), rtol=1e-9)
 
-    @random_sizes
-    def test_block_tridiagonal_solve(self, seed):
-        """Substitution solves the equations of continuous slopes, written out as one matrix."""
-        curves, rng = random_chains(seed)
-        # strong forces of both signs, so that rows have to be exchanged
-        linear = Linearised.around(curves, random_jacobians(curves, rng, size=20.0))
-        E, k, D = curves.v.shape
-        forcing, jumps = rng.normal(size=(E, k, D, 2)), rng.normal(size=(len(curves.t), D, 2))
-        at_ends = rng.normal(size=(len(curves.t), D, 2))
-        y, v = linear.solve(forcing, jumps, at_ends)
-        for c in range(2):
-            change = Chains(curves.t, curves.offsets, y[..., c].copy(), v[..., c].copy())
-            states = change.states(gauss_only=True)[1]
-            forces = np.einsum("ejmab,ejmb->eja", linear.jacobians, states) + forcing[..., c]
-            size = np.abs(v).max()
-            np.testing.assert_allclose(change.v, forces, atol=1e-9 * size)
-            slopes = end_slopes(change)
-            jump = jumps[..., c].copy()
-            jump[curves.left] += slopes[:, 0]
-            jump[curves.left + 1] -= slopes[:, 1]
-            inner = np.ones(len(curves.t), dtype=bool)
-            inner[curves.offsets[:-1]] = inner[curves.offsets[1:] - 1] = False
-            assert np.abs(jump[inner]).max(initial=0.0) < 1e-9 * size
-            for rows in (curves.offsets[:-1], curves.offsets[1:] - 1):
-                np.testing.assert_array_equal(change.y[rows], at_ends[rows][..., c])
+# --- linear equations ---------------------------------------------------------------------------
 
-    def test_rows_are_exchanged_where_a_pivot_vanishes(self):
-        """y'' = -y on (0, 2 pi): half of the interval is singular, the whole with 1.5 pi is not."""
-        t = np.linspace(0.0, 1.5 * np.pi, 7)  # the first four elements make an interval of pi
-        curves = Chains(t, offsets_of([7]), np.zeros((7, 1)), np.zeros((6, 4, 1)))
-        J = np.zeros((6, 4, 2, 1, 1))
-        J[:, :, 0] = -1.0
-        linear = Linearised.around(curves, J)
-        ends = np.zeros((7, 1, 1))
-        ends[-1] = -1.0  # the solution is sin t
-        y, _ = linear.solve(np.zeros((6, 4, 1, 1)), at_ends=ends)
-        assert linear.pivots.any()
-        np.testing.assert_allclose(y[:, 0, 0], np.sin(t), atol=1e-8)
+
+def check_solution(curves, linear, step, forcing, gaps, column):
+    """That a step obeys the linear equations within elements, and closes gaps."""
+    change = curves.with_values(*step.column(column))
+    states = change.states(gauss_only=True)[1]
+    forces = np.einsum("ejmab,ejmb->eja", linear.jacobians, states) + forcing[..., column]
+    forces += np.einsum("ejap,ep->eja", linear.by_p, change.p[change.member])
+    size = np.abs(step.z).max() + np.abs(step.v).max()
+    np.testing.assert_allclose(change.v, forces, atol=1e-9 * size)
+    np.testing.assert_allclose(change.gaps() + gaps[..., column], 0.0, atol=1e-9 * size)
+
+
+@random_sizes
+def test_chains_of_positions(seed):
+    curves, rng = random_chains(seed)
+    # strong forces of both signs, so that rows have to be exchanged
+    linear = factorised(curves, random_jacobians(curves, rng, size=20.0))
+    E, k, D = curves.v.shape
+    forcing, gaps = rng.normal(size=(E, k, D, 2)), rng.normal(size=(E, 2 * D, 2))
+    at_ends = rng.normal(size=(curves.count, 2 * D, 2))
+    step = linear.solve(curves, forcing, gaps, at_ends)
+    for c in range(2):
+        check_solution(curves, linear, step, forcing, gaps, c)
+    np.testing.assert_array_equal(step.z[curves.kept, 0], at_ends.reshape(-1, 2, D, 2))
+
+
+@every_order
+@random_sizes
+def test_chains_of_states(seed, q):
+    curves, rng = random_chains(seed, q=q, given=False, P=2)
+    (E, k, D), B, n = curves.v.shape, curves.count, q * curves.v.shape[2]
+    conditions = rng.normal(size=(B, n + 2, 2 * n + 2))
+    by_p = rng.normal(size=(E, k, D, 2))
+    linear = linearised(curves, random_jacobians(curves, rng), by_p, conditions)
+    forcing, gaps = rng.normal(size=(E, k, D, 2)), rng.normal(size=(E, n, 2))
+    missed = rng.normal(size=(B, n + 2, 2))
+    step = linear.solve(curves, forcing, gaps, missed)
+    for c in range(2):
+        check_solution(curves, linear, step, forcing, gaps, c)
+    unknowns = np.concatenate([step.z[curves.kept].reshape(B, 2 * n, 2), step.p], axis=1)
+    np.testing.assert_allclose(conditions @ unknowns, missed, atol=1e-8 * np.abs(unknowns).max())
+
+
+def test_rows_are_exchanged_where_a_pivot_vanishes():
+    """y'' = -y on (0, 2 pi): half of the interval is singular, the whole with 1.5 pi is not."""
+    t = np.linspace(0.0, 1.5 * np.pi, 7)  # the first four elements make an interval of pi
+    kept, none = np.array([[0, 6]]), np.zeros((1, 0))
+    curves = Chains(t, offsets_of([7]), np.zeros((7, 2, 1)), np.zeros((6, 4, 1)), none, kept, True)
+    J = np.zeros((6, 4, 2, 1, 1))
+    J[:, :, 0] = -1.0
+    linear = factorised(curves, J)
+    ends = np.array([[[0.0], [-1.0]]])  # the solution is sin t
+    step = linear.solve(curves, np.zeros((6, 4, 1, 1)), np.zeros((6, 2, 1)), ends)
+    assert linear.pivots.any()
+    np.testing.assert_allclose(step.z[:, 0, 0, 0], np.sin(t), atol=1e-8)
+    np.testing.assert_allclose(step.z[:, 1, 0, 0], np.cos(t), atol=1e-8)
 
 
 # --- batches -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("given", [True, False])
 @random_sizes
-def test_members_of_a_factorised_batch(seed):
-    curves, rng = random_chains(seed, members=4)
-    J = random_jacobians(curves, rng)
-    linear = Linearised.around(curves, J)
+def test_members_of_a_factorised_batch(seed, given):
+    curves, rng = random_chains(seed, members=4, given=given)
+    J, D = random_jacobians(curves, rng), curves.v.shape[2]
+    conditions = rng.normal(size=(4, 2 * D, 4 * D))
+
+    def equations(some, J):
+        own = curves.take(some)
+        return linearised(own, J, without_parameters(own), None if given else conditions[some])
+
+    linear = equations(np.arange(4), J)
     forcing = rng.normal(size=(*curves.v.shape, 1))
-    y, v = linear.solve(forcing)
+    closed = np.zeros((len(curves.v), 2 * D, 1))
+    everyone = linear.solve(curves, forcing, closed, None)
     some = np.array([2, 0])
     rows = np.concatenate([np.flatnonzero(members_of(curves.offsets) == m) for m in some])
     elements = np.concatenate([np.flatnonzero(curves.member == m) for m in some])
-    few_y, few_v = linear.take(some).solve(forcing[elements])
-    np.testing.assert_array_equal(few_y, y[rows])
-    np.testing.assert_array_equal(few_v, v[elements])
-    other = Linearised.around(curves.take(some), 2 * J[elements])
-    replaced = linear.replaced(some, other)
-    np.testing.assert_array_equal(replaced.solve(forcing)[0][rows], other.solve(forcing[elements])[0])
+    few = curves.take(some), forcing[elements], closed[elements], None
+    found = linear.take(curves, some).solve(*few)
+    np.testing.assert_array_equal(found.z, everyone.z[rows])
+    np.testing.assert_array_equal(found.v, everyone.v[elements])
+    other = equations(some, 2 * J[elements])
+    linear.put(curves, some, other)
+    np.testing.assert_array_equal(linear.solve(curves, forcing, closed, None).z[rows], other.solve(*few).z)
 
 
 @pytest.mark.parametrize("D", [1, 3, 9])
 def test_loops_and_lapack_agree(D, monkeypatch):
     curves, rng = random_chains(D, D=D)
     J, forcing = random_jacobians(curves, rng), rng.normal(size=(*curves.v.shape, 2))
-    answers = []
+    closed, answers = np.zeros((len(curves.v), 2 * D, 2)), []
     for threshold in (1, 100):
         monkeypatch.setattr(collocation, "BLAS", threshold)
-        answers.append(Linearised.around(curves, J).solve(forcing))
+        answers.append(factorised(curves, J).solve(curves, forcing, closed, None))
     for one, other in zip(*answers, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_derivatives_by_one_call():
+    x = np.random.default_rng(0).normal(size=(4, 3))
+
+    def g(rows):
+        return np.stack([np.sin(rows[:, 0]) * rows[:, 1], rows[:, 2] ** 2], axis=1)
+
+    np.testing.assert_allclose(derivative_at_once(g, x), derivative(g, x), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
@@ -287,15 +369,17 @@ def test_orders_of_convergence(k):
     errors = []
     for N in (8, 16):
         t = 2 * np.linspace(0.0, 1.0, N + 1) ** 1.2
-        curves = Chains(t, offsets_of([N + 1]), np.zeros((N + 1, 2)), np.zeros((N, k, 2)))
-        linear = Linearised.around(curves, np.array(np.broadcast_to(J, (N, k, 2, 2, 2))))
+        kept, none = np.array([[0, N]]), np.zeros((1, 0))
+        curves = Chains(t, offsets_of([N + 1]), np.zeros((N + 1, 2, 2)), np.zeros((N, k, 2)), none, kept, True)
+        linear = factorised(curves, np.array(np.broadcast_to(J, (N, k, 2, 2, 2))))
         times = curves.states(gauss_only=True)[0]
         forcing = acceleration(times) - solution(times) @ J[0].T - velocity(times) @ J[1].T
-        y, v = linear.solve(forcing[..., None], at_ends=solution(t)[..., None])
-        solved = Chains(t, curves.offsets, y[..., 0].copy(), v[..., 0].copy())
+        ends = solution(t[[0, -1]]).reshape(1, 4, 1)
+        step = linear.solve(curves, forcing[..., None], np.zeros((N, 4, 1)), ends)
+        solved = curves.with_values(*step.column(0))
         times, states = solved.states()
         along = np.abs(states[:, :, 0] - solution(times)).max()
-        errors.append((along, np.abs(solved.y - solution(t)).max()))
+        errors.append((along, np.abs(solved.z[:, 0] - solution(t)).max()))
     along, nodal = np.log2(np.array(errors[0]) / errors[1])
     # half an order to spare: not yet small steps
     assert along > k + 1.5

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from problems import bratu, cash, coupled, hyperbolic_geodesic, pendulum
 
-from probgeo.ode.markov.collocation import Linearised, looking
-from probgeo.ode.markov.errors import error_bars, estimated_errors, is_doubtful
-from probgeo.ode.markov.newton import Equations, Iteration
+from probgeo.functions import NumpyFunction
+from probgeo.ode.markov.errors import error_bars, estimated_errors, is_doubtful, variances
 from tests.ode.closed_forms import NumpyField
-from tests.ode.test_newton import lines
+from tests.ode.test_collocation import factorised
+from tests.ode.test_newton import iteration
 
 PROBLEMS = {
     "bratu": bratu(),
@@ -26,20 +26,16 @@ PROBLEMS = {
 
 
 def settled(problem, elements, k=4):
-    start, duration = problem.t_span[0], problem.t_span[1] - problem.t_span[0]
-    line = lines([[problem.ya, problem.yb]], elements, k)
-    line = type(line)(start + duration * line.t, line.offsets, line.y, line.v)
-    equations = Equations(NumpyField(problem), np.zeros(1, dtype=np.int64), np.ones(1))
-    (found,) = Iteration(equations, line).run(30)
+    ends = [[problem.ya, problem.yb]]
+    (found,) = iteration(NumpyField(problem), problem.t_span, ends, elements, k).run(30)
     return found
 
 
 def true_errors(problem, curves):
-    points = looking(curves.basis.k).points
-    times = curves.t[curves.left][:, None] + points * curves.h[:, None]
-    powers = points[:, None] ** np.arange(curves.basis.k + 2)
-    exact = problem.solution(times.ravel()).reshape(*times.shape, -1)
-    return exact - powers @ curves.pieces()
+    """Time of curves runs from 0 to 1."""
+    times = curves.t[curves.left][:, None] + curves.basis.look * curves.h[:, None]
+    times = problem.t_span[0] + (problem.t_span[1] - problem.t_span[0]) * times
+    return problem.solution(times.ravel()).reshape(*times.shape, -1) - curves.seen()
 
 
 @pytest.mark.parametrize("k", [3, 4, 5])
@@ -57,20 +53,18 @@ def test_estimates_are_the_errors_with_their_signs(name, k):
 def test_error_bars_match_the_errors_on_the_average():
     found = settled(PROBLEMS["coupled"], 8)
     errors = estimated_errors(found.curves, found.linear, found.defects)
-    bars = error_bars(found.curves, errors, found.left)
-    g = bars.envelope[found.curves.left][:, None]
-    z = errors.between / (g * np.sqrt(errors.variances)[..., None])
-    assert 0.4 < np.mean(z**2) < 2.0
-    assert bars.largest[0] >= np.max(g * np.sqrt(errors.variances)[..., None]) * 0.7
+    bars = error_bars(found.curves, errors.between, found.left, np.ones((2, 3), dtype=bool))
+    std = bars.envelope[found.curves.left][:, None] * np.sqrt(variances(found.curves))[..., None]
+    assert 0.4 < np.mean((errors.between / std) ** 2) < 2.0
+    assert bars.largest[0] >= 0.7 * std.max()
 
 
 def spring_on(duration, elements=8, stiffness=1.0):
     """The factorised equations of y'' = -stiffness y."""
-    line = lines([[[0.0], [0.0]]], elements)
-    line = type(line)(duration * line.t, line.offsets, line.y, line.v)
+    line = iteration(NumpyFunction(lambda t, y, dy: 0.0 * y), (0.0, 1.0), [[[0.0], [0.0]]], elements).curves
     J = np.zeros((elements, 4, 2, 1, 1))
-    J[:, :, 0] = -stiffness
-    return line, Linearised.around(line, J)
+    J[:, :, 0] = -stiffness * duration**2
+    return line, factorised(line, J)
 
 
 @pytest.mark.parametrize("duration", [1.0, 3.0, 3.1, 3.2, 9.0, 9.8])

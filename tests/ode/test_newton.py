@@ -3,33 +3,24 @@
 import numpy as np
 import pytest
 
-from probgeo.functions import NumpyFunction, as_field
+from probgeo.functions import NumpyFunction
 from probgeo.ode.curve import NOT_FINITE, OK, STALLED
-from probgeo.ode.markov.collocation import Chains
-from probgeo.ode.markov.newton import Equations, Iteration, jumps_of
-from probgeo.ragged import offsets_of
-from tests.ode.test_collocation import end_slopes
+from probgeo.ode.markov.boundary import as_conditioned, first_curves
+from probgeo.ode.markov.newton import Equations, Iteration
+from probgeo.ode.problem import boundary_value_problem
 
 
-def field(f, D=1):
-    return as_field(NumpyFunction(f), 2, D, args=None, batch_shape=())
-
-
-def lines(ends, elements=4, k=4):
-    """Straight lines between ends (B, 2, D) on the unit interval."""
+def iteration(f, t_span, ends, elements=4, k=4):
+    """Newton's method from straight lines between ends (B, 2, D)."""
     ends = np.asarray(ends, float)
-    s = np.linspace(0.0, 1.0, elements + 1)
-    y = (1 - s)[:, None] * ends[:, :1] + s[:, None] * ends[:, 1:]
-    B, _, D = ends.shape
-    offsets = offsets_of(np.full(B, elements + 1))
-    v = np.zeros((B * elements, k, D))
-    return Chains(np.tile(s, B), offsets, y.reshape(-1, D).copy(), v)
+    problem = as_conditioned(boundary_value_problem(f, t_span, ends[:, 0], ends[:, 1]))
+    members = np.arange(len(ends))
+    line = first_curves(problem, members, k, elements, None)
+    return Iteration(Equations.of(problem, members), line, np.inf)
 
 
-def solve(f, curves, iterations=30):
-    count = curves.count
-    equations = Equations(field(f, curves.y.shape[1]), np.arange(count), np.ones(count))
-    return list(Iteration(equations, curves).run(iterations))
+def solve(f, ends, elements=4):
+    return list(iteration(NumpyFunction(f), (0.0, 1.0), ends, elements).run(30))
 
 
 def bratu(t, y, dy):
@@ -37,17 +28,17 @@ def bratu(t, y, dy):
 
 
 def test_equations_are_solved_and_slopes_continuous():
-    (settled,) = solve(bratu, lines([[[0.0], [0.0]], [[0.1], [-0.3]]]))
+    (settled,) = solve(bratu, [[[0.0], [0.0]], [[0.1], [-0.3]]])
     assert settled.status == OK
     times, states = settled.curves.states(gauss_only=True)
     values = bratu(times, states[:, :, 0], states[:, :, 1])
     # to a tenth of the discretisation error, which is 4e-9 here
     np.testing.assert_allclose(settled.curves.v, values, atol=1e-8)
-    assert np.abs(jumps_of(settled.curves)).max() < 1e-12
+    assert np.abs(settled.curves.gaps()).max() < 1e-12
 
 
 def test_linear_equations_take_one_step():
-    (settled,) = solve(lambda t, y, dy: 3 * y - dy + t[:, None], lines([[[0.0], [1.0]]]))
+    (settled,) = solve(lambda t, y, dy: 3 * y - dy + t[:, None], [[[0.0], [1.0]]])
     k, K = 4, 9
     assert settled.status == OK
     assert settled.evaluations == [4 * (k + K)]  # once to linearise, once to look
@@ -55,15 +46,14 @@ def test_linear_equations_take_one_step():
 
 def test_a_full_step_that_leads_astray_is_shortened():
     """y'' = 5 sinh(5 y), Troesch's problem: the first steps from the line are far too long."""
-    line = lines([[[0.0], [1.0]]], elements=24)
-    (settled,) = solve(lambda t, y, dy: 5 * np.sinh(5 * y), line)
+    (settled,) = solve(lambda t, y, dy: 5 * np.sinh(5 * y), [[[0.0], [1.0]]], elements=24)
     assert settled.status == OK
-    slope = end_slopes(settled.curves)[0, 0, 0]
+    slope = settled.curves.z[0, 1, 0]
     assert slope == pytest.approx(0.0457504614, rel=1e-4)  # in the literature
 
 
 def test_no_solution_is_not_found():
-    (settled,) = solve(lambda t, y, dy: -4 * np.exp(y), lines([[[0.0], [0.0]]]))
+    (settled,) = solve(lambda t, y, dy: -4 * np.exp(y), [[[0.0], [0.0]]])
     assert settled.status == STALLED
 
 
@@ -72,10 +62,10 @@ def test_members_settle_by_themselves():
         with np.errstate(invalid="ignore"):
             return -np.log(y)
 
-    everyone = solve(f, lines([[[0.5], [1.0]], [[-1.0], [-2.0]], [[2.0], [1.5]]]))
+    everyone = solve(f, [[[0.5], [1.0]], [[-1.0], [-2.0]], [[2.0], [1.5]]])
     status = {int(m): s.status for s in everyone for m in s.chosen}
     assert status == {0: OK, 1: NOT_FINITE, 2: OK}
-    (alone,) = solve(f, lines([[[2.0], [1.5]]]))
+    (alone,) = solve(f, [[[2.0], [1.5]]])
     together = next(s for s in everyone if 2 in s.chosen)
     mine = together.curves.take(np.flatnonzero(together.chosen == 2))
-    np.testing.assert_array_equal(mine.y, alone.curves.y)
+    np.testing.assert_array_equal(mine.z, alone.curves.z)

@@ -1,54 +1,65 @@
-"""Curves of elements that obey a second-order ODE at Gauss points, and their linearised equations.
+"""Curves of elements that obey an ODE at Gauss points: y^(q) = f(t, y, ..., y^(q-1), p).
 
-On an element of length h, with s from 0 to 1 along it, a curve is the polynomial
+Unknowns are states z = (y, y', ..., y^(q-1)) at the nodes, highest derivatives v at k Gauss points of every element,
+and parameters p. On an element of length h, with s from 0 to 1 along it,
 
-    p(s) = (1 - s) y_left + s y_right + h^2 sum_j G_j(s) v_j
+    y^(m)(s) = sum_l (h s)^l / l! z_(m+l) + h^(q-m) sum_j G^m_j(s) v_j,
 
-with positions y at its ends and accelerations v_j at k Gauss points. It solves y'' = f(t, y, y') if
-v_j = f there, and if slopes are continuous at the nodes. The accelerations of an element depend on
-nothing but its two ends, so that they are eliminated first; what remains is a block-tridiagonal
-system for the positions. Errors fall like h^(k+2) along the curve, like h^(2k) at the nodes.
+with G^m_j the j-th Lagrange polynomial of the Gauss points, integrated q - m times from 0. A curve solves the ODE if
+v_j = f at these points, and if every element ends in the state of the next node. Errors fall like h^(k+q) along the
+curve, like h^(2k) at the nodes. Time runs from 0 to 1, and derivatives are by that time.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import Polynomial, legendre
 
 from probgeo.ode.markov import boundary_loops as loops
-from probgeo.ragged import elements_of, members_of, rows_of, take
+from probgeo.ragged import elements_of, members_of, offsets_of, rows_of, take
 
-OF_ELEMENTS = ("h", "jacobians", "inverses", "responses", "ends")
 BLAS = 8  # dimensions from which on LAPACK inverts an element faster than the plain loop
+LOOKS = 8  # equal parts of an element, in whose middles errors are looked at
 
 
-@dataclass(frozen=True)
-class Basis:
-    """The functions G_j of k Gauss points, and Kronrod's points, where an element is looked at.
+class Basis(NamedTuple):
+    """G^m_j of k Gauss points for an ODE of order q, and what else is known of an element.
 
     Attributes
     ----------
     gauss (k,) : in (0, 1)
     points (K,) : the Gauss points, then Kronrod's k + 1 around and between them
-    value, position, slope (K, k) : G_j'', G_j and G_j' at the points
-    slope_at_ends (2, k) : G_j' at 0 and 1
-    coefficients (k + 2, k) : of G_j, by powers of s
-    richer_position, richer_slope, richer_slope_at_ends (K or 2, K) : the same for the polynomials
-        through all K points
+    value (K, k), integrals (q, K, k) : the Lagrange polynomials and G^m_j at the points
+    within (q, k, k) : G^m_j at the Gauss points
+    at_end (q, k) : G^m_j at 1
+    coefficients (k + q, k) : of G^0_j, by powers of s
+    look (P,), at_look (q, P, k) : where errors are looked at, and G^m_j there
+    own (q, k, k) : G^m_j at the Gauss points; less a line, so that G^0_j vanish at 0 and 1, if the curve is given there
+    own_slopes (2, k) : the slopes of these G^0_j at 0 and 1, if it is
+    richer (q, K, K), richer_at_ends (2, q, K), richer_at_look (P, K) : the same for polynomials through all K points
+    tested (q, k, k, K) : the part of G^m_l that is a polynomial of degree k - 1 after multiplication with the Lagrange
+        polynomial of the j-th Gauss point, at the i-th: what is left of a force J_m y^(m) if it is tested with these
     bump : how far a defect of size 1 that vanishes at the Gauss points bends an element of length 1
     """
 
     gauss: np.ndarray
     points: np.ndarray
     value: np.ndarray
-    position: np.ndarray
-    slope: np.ndarray
-    slope_at_ends: np.ndarray
+    integrals: np.ndarray
+    within: np.ndarray
+    at_end: np.ndarray
     coefficients: np.ndarray
-    richer_position: np.ndarray
-    richer_slope: np.ndarray
-    richer_slope_at_ends: np.ndarray
+    look: np.ndarray
+    at_look: np.ndarray
+    own: np.ndarray
+    own_slopes: np.ndarray
+    richer: np.ndarray
+    richer_at_ends: np.ndarray
+    richer_at_look: np.ndarray
+    tested: np.ndarray
     bump: float
 
     @property
@@ -57,27 +68,36 @@ class Basis:
 
 
 @lru_cache
-def basis(k: int) -> Basis:
-    """The basis of k Gauss points."""
+def basis(k: int, q: int, given: bool) -> Basis:
+    """The basis of k Gauss points; `given` says whether the curve is, at both ends of the interval (q = 2)."""
     x = legendre.leggauss(k)[0]
     points = np.concatenate([x, kronrod(k)])
-    everywhere = np.concatenate([points, [-1.0, 1.0]])
-    value, slope, position, series = _integrated(x, everywhere)
-    _, richer_slope, richer_position, _ = _integrated(points, everywhere)
+    look = (2 * np.arange(LOOKS) + 1) / LOOKS - 1
+    ends = np.array([-1.0, 1.0])
+    unit, few = _integrated(x, q)
+    _, many = _integrated(points, q)
     line = Polynomial([-1.0, 2.0])
-    powers = [Polynomial(legendre.leg2poly(column))(line).coef for column in series.T]
+    powers = [Polynomial(legendre.leg2poly(column))(line).coef for column in few[0].T]
+    own, more = (_without_line(s) if given else s for s in (few, many))
+    value, richer, seen = _at(points, [unit])[0], _at(points, more), _at(look, more)[0]
+    projection = legendre.legvander(x, k - 1) @ np.linalg.inv(legendre.legvander(points, len(points) - 1))[:k]
     return Basis(
         gauss=(x + 1) / 2,
         points=(points + 1) / 2,
-        value=np.ascontiguousarray(value[:-2]),
-        position=np.ascontiguousarray(position[:-2]),
-        slope=np.ascontiguousarray(slope[:-2]),
-        slope_at_ends=np.ascontiguousarray(slope[-2:]),
-        coefficients=np.stack([np.pad(p, (0, k + 2 - len(p))) for p in powers], axis=1),
-        richer_position=np.ascontiguousarray(richer_position[:-2]),
-        richer_slope=np.ascontiguousarray(richer_slope[:-2]),
-        richer_slope_at_ends=np.ascontiguousarray(richer_slope[-2:]),
-        bump=float(np.abs(richer_position[:-2] @ legendre.legval(points, np.eye(k + 1)[k])).max()),
+        value=value,
+        integrals=_at(points, few),
+        within=_at(x, few),
+        at_end=_at(ends, few)[:, 1].copy(),
+        coefficients=np.stack([np.pad(c, (0, k + q - len(c))) for c in powers], axis=1),
+        look=(look + 1) / 2,
+        at_look=_at(look, few),
+        own=_at(x, own),
+        own_slopes=_at(ends, own)[-1],
+        richer=richer,
+        richer_at_ends=np.ascontiguousarray(_at(ends, more).swapaxes(0, 1)),
+        richer_at_look=seen,
+        tested=np.einsum("ip,pj,mpl->mijl", projection, value, richer),
+        bump=float(np.abs(seen @ legendre.legval(points, np.eye(k + 1)[k])).max()),
     )
 
 
@@ -95,55 +115,62 @@ def kronrod(k: int) -> np.ndarray:
     return np.sort(legendre.legroots(np.append(series, 1.0)).real)
 
 
-@dataclass(frozen=True)
-class Look:
-    """Where errors are looked at: P points of an element, (P, k) and (P, K) matrices as above."""
-
-    points: np.ndarray
-    position: np.ndarray
-    richer_position: np.ndarray
-
-
-@lru_cache
-def looking(k: int, count: int = 8) -> Look:
-    """The middles of `count` equal parts of an element."""
-    b = basis(k)
-    s = (np.arange(count) + 0.5) / count
-    matrices = [_integrated(2 * x - 1, 2 * s - 1)[2] for x in (b.gauss, b.points)]
-    return Look(s, *map(np.ascontiguousarray, matrices))
-
-
-def _integrated(x: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Lagrange's polynomials of the points x of [-1, 1] integrated twice by s, zero at both ends.
-
-    Their second and first derivatives by s and their values at `at`, and their Legendre series.
-    """
+def _integrated(x: np.ndarray, q: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Lagrange's polynomials of points x of [-1, 1], and these integrated q, ..., 1 times by s: Legendre series."""
     unit = np.linalg.inv(legendre.legvander(x, len(x) - 1))
-    series = legendre.legint(unit, 2) / 4.0
-    left, right = legendre.legval(np.array([-1.0, 1.0]), series).T
-    series[0] -= (left + right) / 2
-    series[1] -= (right - left) / 2
-    derivative = 2.0 * legendre.legder(series)
-    return *(legendre.legval(at, c).T for c in (unit, derivative, series)), series
+    return unit, [legendre.legint(unit, q - m, lbnd=-1) / 2.0 ** (q - m) for m in range(q)]
+
+
+def _without_line(series: list[np.ndarray]) -> list[np.ndarray]:
+    """Series that vanish at -1, and their derivatives by s, less the line to the value at 1."""
+    out = [one.copy() for one in series]
+    end = legendre.legval(1.0, series[0])
+    out[0][:2] -= end / 2
+    if len(out) > 1:
+        out[1][0] -= end
+    return out
+
+
+def _at(x: np.ndarray, series: Sequence[np.ndarray]) -> np.ndarray:
+    return np.stack([legendre.legval(x, one).T for one in series])
+
+
+class Step(NamedTuple):
+    """A change of states (rows, q, D, ...), v (E, k, D, ...) and parameters (B, P, ...)."""
+
+    z: np.ndarray
+    v: np.ndarray
+    p: np.ndarray
+
+    def column(self, c: int) -> "Step":
+        return Step(*(np.ascontiguousarray(x[..., c]) for x in self))
 
 
 @dataclass(frozen=True)
 class Chains:
     """Curves of a batch, each on a mesh of its own.
 
-    t (rows,), offsets (B + 1,), y (rows, D), v (elements, k, D)
+    t (rows,), offsets (B + 1,), z (rows, q, D), v (elements, k, D), p (B, P), kept (B, J): rows of the times that
+    conditions speak of; given: whether they give the curve at both ends, and nothing else
     """
 
     t: np.ndarray
     offsets: np.ndarray
-    y: np.ndarray
+    z: np.ndarray
     v: np.ndarray
+    p: np.ndarray
+    kept: np.ndarray
+    given: bool
 
     @property
     def count(self) -> int:
         return len(self.offsets) - 1
 
     @property
+    def order(self) -> int:
+        return self.z.shape[1]
+
+    @cached_property
     def sizes(self) -> np.ndarray:
         """Nodes of every member."""
         return np.diff(self.offsets)
@@ -154,176 +181,124 @@ class Chains:
         return elements_of(self.offsets)
 
     @cached_property
-    def left(self) -> np.ndarray:
-        """The row at the left of every element."""
-        return np.arange(len(self.v)) + self.member
-
-    @cached_property
     def member(self) -> np.ndarray:
         """Of every element."""
         return members_of(self.elements)
 
     @cached_property
+    def left(self) -> np.ndarray:
+        """The row at the left of every element."""
+        return np.arange(len(self.v)) + self.member
+
+    @cached_property
     def h(self) -> np.ndarray:
         return self.t[self.left + 1] - self.t[self.left]
 
-    @property
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """h^(q-m) of every element (E, q)."""
+        powers = np.cumprod(np.repeat(self.h[:, None], self.order, axis=1), axis=1)
+        return np.ascontiguousarray(powers[:, ::-1])
+
+    @cached_property
     def basis(self) -> Basis:
-        return basis(self.v.shape[1])
+        return basis(self.v.shape[1], self.order, self.given)
 
     def take(self, members: np.ndarray) -> "Chains":
         if is_everyone(members, self.count):
             return self
-        offsets, t, y = take(self.offsets, members, self.t, self.y)
-        return Chains(t, offsets, y, self.v[rows_of(self.elements, members)])
+        offsets, t, z = take(self.offsets, members, self.t, self.z)
+        v = self.v[rows_of(self.elements, members)]
+        kept = self.kept[members] + (offsets[:-1] - self.offsets[members])[:, None]
+        return Chains(t, offsets, z, v, self.p[members], kept, self.given)
 
-    def moved(self, y: np.ndarray, v: np.ndarray, by: np.ndarray) -> "Chains":
-        """The curves plus `by` (B,) times a change (y, v)."""
-        at_rows = np.repeat(by, self.sizes)[:, None]
-        at_elements = by[self.member][:, None, None]
-        return replace(self, y=self.y + at_rows * y, v=self.v + at_elements * v)
+    @classmethod
+    def joined(cls, parts: Sequence["Chains"]) -> "Chains":
+        if len(parts) == 1:
+            return parts[0]
+        offsets = offsets_of(np.concatenate([part.sizes for part in parts]))
+        firsts = np.cumsum([0] + [len(part.t) for part in parts])
+        kept = [part.kept + first for part, first in zip(parts, firsts[:-1], strict=True)]
+        t, z, v, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("t", "z", "v", "p"))
+        return cls(t, offsets, z, v, p, np.concatenate(kept), parts[0].given)
 
-    def states(self, gauss_only: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Times (E, P) and states (E, P, 2, D) at the Gauss points, or at all points."""
+    def with_values(self, z: np.ndarray, v: np.ndarray, p: np.ndarray) -> "Chains":
+        """Other curves on the same meshes, about which nothing is found out twice."""
+        other = object.__new__(Chains)
+        other.__dict__.update(self.__dict__, z=z, v=v, p=p)
+        return other
+
+    def moved(self, step: Step, by: np.ndarray) -> "Chains":
+        """The curves plus `by` (B,) times a step."""
+        values = np.empty_like(self.z), np.empty_like(self.v), np.empty_like(self.p)
+        loops.moved(self.offsets, by, self.z, self.v, self.p, *step, *values)
+        return self.with_values(*values)
+
+    def states(
+        self, gauss_only: bool = False, begin: float = 0.0, duration: float = 1.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Times (E, P) and states (E, P, q, D) at the Gauss points, or at all points, in time begin + duration t."""
         b = self.basis
-        P = b.k if gauss_only else len(b.points)
+        if gauss_only:
+            return self._states(b.gauss, b.within, begin, duration)
+        return self._states(b.points, b.integrals, begin, duration)
+
+    def seen(self) -> np.ndarray:
+        """The curve (E, P, D) where errors are looked at."""
+        return self._states(self.basis.look, self.basis.at_look, 0.0, 1.0)[1][:, :, 0]
+
+    def _states(
+        self, points: np.ndarray, integrals: np.ndarray, begin: float, duration: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         E, _, D = self.v.shape
-        times, states = np.empty((E, P)), np.empty((E, P, 2, D))
-        loops.states_at(self.t, self.offsets, self.y, self.v, b.points[:P], b.position, b.slope, times, states)
+        times, states = np.empty((E, len(points))), np.empty((E, len(points), self.order, D))
+        loops.states_at(
+            self.t, self.offsets, self.scales, self.z, self.v, points, integrals, begin, duration, times, states
+        )
         return times, states
 
+    def gaps(self) -> np.ndarray:
+        """States in which elements end, less those of the next nodes: (E, n)."""
+        ends = self._states(np.ones(1), self.basis.at_end[:, None], 0.0, 1.0)[1][:, 0]
+        ends -= self.z[self.left + 1]
+        return ends.reshape(len(ends), -1)
+
     def pieces(self) -> np.ndarray:
-        """Coefficients (E, k + 2, D) by powers of s."""
-        return pieces(self.basis, self.h, self.y[self.left], self.y[self.left + 1], self.v)
+        """Coefficients (E, k + q, D) by powers of s."""
+        return pieces(self.basis, self.h, self.z[self.left], self.v)
 
     def largest(self, per_element: np.ndarray) -> np.ndarray:
         """The largest of numbers (E,) in every member."""
         return np.maximum.reduceat(per_element, self.elements[:-1])
 
-    def largest_at_nodes(self, per_row: np.ndarray) -> np.ndarray:
-        """The largest of numbers (rows,) in every member."""
-        return np.maximum.reduceat(per_row, self.offsets[:-1])
-
     def size(self) -> np.ndarray:
         """max |y| of every member, at its nodes."""
+        return self.norm(Step(self.z, self.v[:0], self.p))
+
+    def norm(self, step: "Step | Chains") -> np.ndarray:
+        """How far a step moves every member, at most: at nodes, and by bends h^q |v| / 8 between."""
         out = np.empty(self.count)
-        loops.lengths(self.offsets, self.h, self.y, self.v[:0], out)
+        loops.lengths(self.offsets, self.scales, step.z, step.v, out)
         return out
 
-    def norm(self, y: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """How far a change (y, v) moves every member, at most: at nodes, and by bends between."""
-        out = np.empty(self.count)
-        loops.lengths(self.offsets, self.h, y, v, out)
-        return out
-
-    def norms(self, y: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def norms(self, step: Step) -> np.ndarray:
         """The same for each dimension: (B, D)."""
-        bends = np.square(self.h)[:, None] * np.abs(v).max(axis=1) / 8.0
-        at_nodes = np.maximum.reduceat(np.abs(y), self.offsets[:-1])
+        bends = self.scales[:, :1] * np.abs(step.v).max(axis=1) / 8.0
+        at_nodes = np.maximum.reduceat(np.abs(step.z[:, 0]), self.offsets[:-1])
         return np.maximum(at_nodes, np.maximum.reduceat(bends, self.elements[:-1]))
 
 
-def pieces(b: Basis, h: np.ndarray, left: np.ndarray, right: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Coefficients (E, k + 2, ...) by powers of s of elements with ends (E, ...), v (E, k, ...)."""
-    E = len(h)
-    shape = (E, b.k + 2, *left.shape[1:])
-    bends = np.matmul(b.coefficients, v.reshape(E, b.k, -1)).reshape(shape)
-    out = np.square(h).reshape(E, *[1] * (bends.ndim - 1)) * bends
-    out[:, 0] += left
-    out[:, 1] += right - left
+def pieces(b: Basis, h: np.ndarray, left: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Coefficients (E, k + q, ...) from states (E, q, ...) at the left and v (E, k, ...)."""
+    E, q = left.shape[:2]
+    out = np.matmul(b.coefficients, v.reshape(E, b.k, -1)).reshape(E, -1, *left.shape[2:])
+    column = h.reshape(E, *[1] * (left.ndim - 2))
+    out *= column[:, None] ** q
+    factor = np.ones_like(column)
+    for m in range(q):
+        out[:, m] += factor * left[:, m]
+        factor = factor * column / (m + 1)
     return out
-
-
-@dataclass(frozen=True)
-class Linearised:
-    """The factorised equations e'' = J0 e + J1 e' + r of small changes of a batch of curves.
-
-    Attributes
-    ----------
-    offsets, h : of the curves
-    jacobians (E, k, 2, D, D) : J0 and J1 at the Gauss points
-    inverses (E, k D, k D) : accelerations by what forces them
-    responses (E, k D, 2 D) : accelerations by the two ends of their element
-    ends (E, 2, 2, D, D) : slopes at the ends of an element by these
-    upper, lower, pivots : factors of the equations at the nodes, see `loops.factorise`
-    """
-
-    offsets: np.ndarray
-    h: np.ndarray
-    jacobians: np.ndarray
-    inverses: np.ndarray
-    responses: np.ndarray
-    ends: np.ndarray
-    upper: np.ndarray
-    lower: np.ndarray
-    pivots: np.ndarray
-
-    @classmethod
-    def around(cls, curves: Chains, jacobians: np.ndarray) -> "Linearised":
-        """Factorise, O((k D)^3) an element and O(D^3) a node."""
-        b, h = curves.basis, curves.h
-        E, k, _, D, _ = jacobians.shape
-        inverses = np.empty((E, k * D, k * D))
-        loops.assemble(h, jacobians, b.position[:k], b.slope[:k], inverses)
-        inverses = inverted(inverses, D)
-        by_ends = np.empty((E, k, D, 2, D))
-        J0, J1 = jacobians[:, :, 0], jacobians[:, :, 1] / h[:, None, None, None]
-        s = b.gauss[:, None, None]
-        by_ends[:, :, :, 0] = J0 * (1 - s) - J1
-        by_ends[:, :, :, 1] = J0 * s + J1
-        responses = times(inverses, by_ends.reshape(E, k * D, 2 * D), D)
-        ends = np.empty((E, 2, 2, D, D))
-        loops.end_slopes(h, responses, b.slope_at_ends, ends)
-        rows = len(curves.t)
-        upper, lower = np.zeros((rows, D, 3 * D)), np.zeros((rows, 2 * D, D))
-        pivots = np.zeros((rows, D), dtype=np.int64)
-        loops.factorise(curves.offsets, h, ends, upper, lower, pivots)
-        return cls(curves.offsets, h, jacobians, inverses, responses, ends, upper, lower, pivots)
-
-    @property
-    def dimension(self) -> int:
-        return self.ends.shape[-1]
-
-    def take(self, members: np.ndarray) -> "Linearised":
-        if is_everyone(members, len(self.offsets) - 1):
-            return self
-        rows = rows_of(self.offsets, members)
-        elements = rows_of(elements_of(self.offsets), members)
-        offsets, upper = take(self.offsets, members, self.upper)
-        of_elements = {name: getattr(self, name)[elements] for name in OF_ELEMENTS}
-        return Linearised(offsets, **of_elements, upper=upper, lower=self.lower[rows], pivots=self.pivots[rows])
-
-    def replaced(self, members: np.ndarray, other: "Linearised") -> "Linearised":
-        """These with other equations for some members, on the same meshes."""
-        rows = rows_of(self.offsets, members)
-        elements = rows_of(elements_of(self.offsets), members)
-        for name in OF_ELEMENTS:
-            getattr(self, name)[elements] = getattr(other, name)
-        for name in ("upper", "lower", "pivots"):
-            getattr(self, name)[rows] = getattr(other, name)
-        return self
-
-    def solve(
-        self, forcing: np.ndarray, jumps: np.ndarray | None = None, at_ends: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Changes y (rows, D, C) and v (E, k, D, C) under forcings r (E, k, D, C).
-
-        jumps (rows, D, C): by which slopes jump at the nodes, besides. at_ends (rows, D, C): the
-        changes at the ends of every member, zero by default (all other rows are ignored).
-        """
-        E, k, D, C = forcing.shape
-        rows = len(self.upper)
-        local = times(self.inverses, forcing.reshape(E, k * D, C), D)
-        y = np.zeros((rows, D, C)) if at_ends is None else at_ends.copy()
-        jumps = np.zeros((rows, D, C)) if jumps is None else jumps
-        loops.substitute(
-            self.offsets, self.h, self.ends, basis(k).slope_at_ends,
-            self.upper, self.lower, self.pivots, local, jumps, y,
-        )  # fmt: skip
-        left = np.arange(E) + members_of(elements_of(self.offsets))
-        both = np.concatenate([y[left], y[left + 1]], axis=1)
-        v = local + times(self.responses, both, D)
-        return y, v.reshape(E, k, D, C)
 
 
 def largest_of(values: np.ndarray, first: int = 0) -> np.ndarray:

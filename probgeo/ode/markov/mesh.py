@@ -41,58 +41,66 @@ def graded(offsets: np.ndarray, h: np.ndarray, wanted: np.ndarray, growth: float
 
 
 @loop
-def distribute(
-    t: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, new_offsets: np.ndarray, new: np.ndarray
-) -> None:
-    """New nodes, as many as `new_offsets` says, at equal shares of the wanted elements (E,)."""
-    for m in range(len(offsets) - 1):
-        first, last = offsets[m], offsets[m + 1] - 1
-        total = 0.0
-        for n in range(first, last):
-            total += wanted[n - m]
-        begin, end = new_offsets[m], new_offsets[m + 1] - 1
-        share = total / (end - begin)
-        n, passed = first, 0.0
-        new[begin], new[end] = t[first], t[last]
-        for r in range(begin + 1, end):
-            goal = (r - begin) * share
-            while n < last - 1 and passed + wanted[n - m] < goal:
-                passed += wanted[n - m]
-                n += 1
-            new[r] = t[n] + (t[n + 1] - t[n]) * (goal - passed) / wanted[n - m]
+def distribute(t: np.ndarray, kept: np.ndarray, wanted: np.ndarray, new_kept: np.ndarray, new: np.ndarray) -> None:
+    """New nodes at equal shares of the wanted elements (E,) between kept nodes, rows (B, J), which stay.
+
+    `new_kept` are the rows that these have among the new ones.
+    """
+    for m in range(len(kept)):
+        for j in range(kept.shape[1] - 1):
+            first, last = kept[m, j], kept[m, j + 1]
+            begin, end = new_kept[m, j], new_kept[m, j + 1]
+            total = 0.0
+            for n in range(first, last):
+                total += wanted[n - m]
+            share = total / (end - begin)
+            n, passed = first, 0.0
+            new[begin], new[end] = t[first], t[last]
+            for r in range(begin + 1, end):
+                goal = (r - begin) * share
+                while n < last - 1 and passed + wanted[n - m] < goal:
+                    passed += wanted[n - m]
+                    n += 1
+                new[r] = t[n] + (t[n + 1] - t[n]) * (goal - passed) / wanted[n - m]
 
 
 def remeshed(curves: Chains, wanted: np.ndarray, least: int, most: int) -> Chains:
     """The same curves on meshes with about so many elements in the place of each (E,).
 
-    `least` and `most` nodes a member.
+    `least` and `most` nodes a member, but one element at least between two kept nodes.
     """
     numbers = wanted.copy()
     graded(curves.elements, curves.h, numbers, GRADING)
-    total = np.add.reduceat(numbers, curves.elements[:-1])
-    counts = np.clip(np.ceil(total - 1e-9).astype(np.int64) + 1, least, most)
-    offsets = offsets_of(counts)
+    B, J = curves.kept.shape
+    # elements between kept nodes: the first of them in each member follows the last of the one before
+    firsts = curves.kept[:, :-1] - np.arange(B)[:, None]
+    total = np.add.reduceat(numbers, firsts.ravel()).reshape(B, J - 1)
+    share = np.clip(1.0, (least - 1) / total.sum(axis=1), (most - 1) / total.sum(axis=1))
+    counts = np.maximum(np.ceil(share[:, None] * total - 1e-9).astype(np.int64), 1)
+    offsets = offsets_of(counts.sum(axis=1) + 1)
+    kept = offsets[:-1, None] + np.concatenate([np.zeros((B, 1), np.int64), np.cumsum(counts, axis=1)], axis=1)
     t = np.empty(offsets[-1])
-    distribute(curves.t, curves.offsets, numbers, offsets, t)
-    return on_mesh(curves, t, offsets)
+    distribute(curves.t, curves.kept, numbers, kept, t)
+    return on_mesh(curves, t, offsets, kept)
 
 
-def on_mesh(curves: Chains, t: np.ndarray, offsets: np.ndarray) -> Chains:
-    """Positions and accelerations of curves on other meshes of the same intervals."""
-    D, k = curves.y.shape[1], curves.basis.k
-    pieces = curves.pieces()
-    member = members_of(offsets)
-    y = np.empty((len(t), D))
-    _evaluate(curves, pieces, member, t, 0, y)
-    E = len(t) - len(offsets) + 1
-    fresh = Chains(t, offsets, y, np.empty((E, k, D)))
-    times = t[fresh.left][:, None] + fresh.h[:, None] * curves.basis.gauss
-    _evaluate(curves, pieces, np.repeat(fresh.member, k), times.ravel(), 2, fresh.v.reshape(E * k, D))
+def on_mesh(curves: Chains, t: np.ndarray, offsets: np.ndarray, kept: np.ndarray) -> Chains:
+    """States and highest derivatives of curves on other meshes of the same intervals."""
+    q, (_, k, D) = curves.order, curves.v.shape
+    z, v = np.empty((len(t), q, D)), np.empty((len(t) - curves.count, k, D))
+    states = np.empty((q, len(t), D))
+    fresh = Chains(t, offsets, z, v, curves.p, kept, curves.given)
+    own = curves.pieces()
+
+    def along(member: np.ndarray, at: np.ndarray, derivatives: list[tuple[int, np.ndarray]]) -> None:
+        row = find_rows(curves.t, curves.offsets, member, at)
+        h = curves.t[row + 1] - curves.t[row]
+        element, s = row - member, (at - curves.t[row]) / h
+        for d, out in derivatives:
+            evaluate(own, element, s, h, d, out)
+
+    along(members_of(offsets), t, list(enumerate(states)))
+    inside = t[fresh.left][:, None] + fresh.h[:, None] * fresh.basis.gauss
+    along(np.repeat(fresh.member, k), inside.ravel(), [(q, v.reshape(-1, D))])
+    z[:] = states.swapaxes(0, 1)
     return fresh
-
-
-def _evaluate(curves: Chains, pieces: np.ndarray, member: np.ndarray, t: np.ndarray, d: int, out: np.ndarray) -> None:
-    """The d-th derivative of the curves at rows (member, t), into out (n, D)."""
-    row = find_rows(curves.t, curves.offsets, member, t)
-    h = curves.t[row + 1] - curves.t[row]
-    evaluate(pieces, row - member, (t - curves.t[row]) / h, h, d, out)

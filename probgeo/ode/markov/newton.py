@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from probgeo._loops import loop
 from probgeo.functions import Field
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED
-from probgeo.ode.markov import boundary_loops as loops
-from probgeo.ode.markov.collocation import BLAS, Chains, Linearised, largest_of
+from probgeo.ode.markov.collocation import BLAS, Chains, Step, is_everyone, largest_of
+from probgeo.ode.markov.linear import Linearised, linearised
+from probgeo.ode.problem import ConditionedProblem
 from probgeo.ragged import rows_of
 
 FAST = 0.25  # contraction at which Jacobians are kept, or one more step is taken before new ones
@@ -24,53 +26,92 @@ SHORTEST = 1e-3  # share of a step below which it is given up
 
 @dataclass(frozen=True)
 class Equations:
-    """y'' = share * f(t, y, y') for some members of a batch.
+    """y^(q) = share * f(t, y, ..., p) and conditions for some members (B,) of a problem, in time from 0 to 1.
 
-    `member` (B,) are their numbers in the user's batch. `share` (B,) is 1 except in continuation.
+    Attributes
+    ----------
+    members, own (B,) : their numbers in the problem, and in the field
+    first : all the unknown parameters that the field started with
+    share (B,) : of f, in continuation; None if it is 1 for all
     """
 
+    problem: ConditionedProblem
     field: Field
-    member: np.ndarray
-    share: np.ndarray
+    members: np.ndarray
+    own: np.ndarray
+    first: np.ndarray
+    share: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, problem: ConditionedProblem, members: np.ndarray) -> "Equations":
+        own, field, first = members, problem.field, problem.parameters[members]
+        if first.shape[1]:
+            own, field = np.arange(len(members)), problem.field_of(members)
+        return cls(problem, field, members, own, first)
 
     def take(self, chosen: np.ndarray) -> "Equations":
-        return replace(self, member=self.member[chosen], share=self.share[chosen])
+        share = None if self.share is None else self.share[chosen]
+        return replace(self, members=self.members[chosen], own=self.own[chosen], share=share)
 
-    def values(self, curves: Chains, gauss_only: bool = False) -> np.ndarray:
+    def values(self, curves: Chains) -> np.ndarray:
         """f at all points of all elements (E, K, D)."""
-        rows, shape = self._rows(curves, gauss_only)
-        return self._shared(curves, self.field.values(*rows).reshape(*shape, -1))
+        field, rows, scale = self._rows(curves, False)
+        return scale * field.values(*rows).reshape(len(curves.v), -1, curves.v.shape[2])
 
-    def jacobians(self, curves: Chains) -> np.ndarray:
-        """J0 and J1 at the Gauss points (E, k, 2, D, D)."""
-        rows, shape = self._rows(curves, True)
-        found = self.field.jacobians(*rows)
-        return self._shared(curves, found.reshape(*shape, *found.shape[1:]))
-
-    def values_and_jacobians(self, curves: Chains) -> tuple[np.ndarray, np.ndarray]:
-        """Both at the Gauss points."""
-        rows, shape = self._rows(curves, True)
-        parts = self.field.values_and_jacobians(*rows)
-        values, jacobians = (self._shared(curves, part.reshape(*shape, *part.shape[1:])) for part in parts)
-        return values, jacobians
+    def linearised(self, curves: Chains) -> tuple[np.ndarray, Linearised]:
+        """f at the Gauss points (E, k, D), and the factorised equations."""
+        (E, k, D), P = curves.v.shape, curves.p.shape[1]
+        field, rows, scale = self._rows(curves, True)
+        by_p = np.zeros((E, k, D, 0))
+        if P:
+            values, jacobians, by_p = field.linearised(*rows)
+            by_p = scale[..., None] * by_p.reshape(E, k, D, P)
+        else:
+            values, jacobians = field.values_and_jacobians(*rows)
+        jacobians = jacobians.reshape(E, k, curves.order, D, D) * (scale[..., None, None] / self._units[:, None, None])
+        conditions = None if curves.given else self._conditions(curves)
+        return scale * values.reshape(E, k, D), linearised(curves, jacobians, by_p, conditions)
 
     def by_args(self, curves: Chains) -> np.ndarray:
-        """Derivatives of f by its P parameters at the Gauss points (E, k, D, P)."""
-        rows, (E, k) = self._rows(curves, True)
-        D = curves.y.shape[1]
-        leaves = [np.asarray(x).reshape(E, k, D, -1) for x in self.field.by_args(*rows)]
-        return np.concatenate([np.zeros((E, k, D, 0)), *leaves], axis=-1)
+        """Derivatives of f by the parameters that the user gave at the Gauss points (E, k, D, A)."""
+        field, rows, scale = self._rows(curves, True)
+        E, k, D = curves.v.shape
+        leaves = [np.asarray(x).reshape(E, k, D, -1) for x in field.by_args(*rows)]
+        return scale[..., None] * np.concatenate([np.zeros((E, k, D, 0)), *leaves], axis=-1)
 
-    def _rows(self, curves: Chains, gauss_only: bool) -> tuple[tuple, tuple[int, int]]:
-        times, states = curves.states(gauss_only)
-        E, P, _, D = states.shape
-        member = np.repeat(self.member[curves.member], P)
-        return (times.ravel(), states.reshape(E * P, 2, D), member), (E, P)
+    def missed(self, curves: Chains) -> np.ndarray | None:
+        """By how much values of conditions should change (B, M, 1); curves that are given at their ends keep these."""
+        if curves.given:
+            return None
+        at_kept = curves.z[curves.kept] / self._units[:, None]
+        return -self.problem.conditions.residuals(self.members, at_kept, curves.p)[..., None]
 
-    def _shared(self, curves: Chains, values: np.ndarray) -> np.ndarray:
-        if np.all(self.share == 1.0):
-            return values
-        return self.share[curves.member].reshape(-1, *[1] * (values.ndim - 1)) * values
+    @property
+    def _units(self) -> np.ndarray:
+        """(q,) powers of the duration, by which derivatives in the user's time are multiplied."""
+        return self.problem.duration ** np.arange(self.problem.order, dtype=float)
+
+    def _conditions(self, curves: Chains) -> np.ndarray:
+        """Their derivatives by the states at their times and by p (B, M, n J + P)."""
+        at_kept = curves.z[curves.kept] / self._units[:, None]
+        out = self.problem.conditions.derivatives(at_kept, curves.p)
+        by_states = out[:, :, : out.shape[2] - curves.p.shape[1]]
+        by_states.reshape(*out.shape[:2], -1, *at_kept.shape[2:])[...] /= self._units[:, None]
+        return out
+
+    def _rows(self, curves: Chains, gauss_only: bool) -> tuple[Field, tuple, np.ndarray]:
+        """The field, rows that it is asked for, and what its values are multiplied with to be v: (E or 1, 1, 1)."""
+        problem, field = self.problem, self.field
+        times, states = curves.states(gauss_only, problem.t0, problem.duration)
+        if curves.p.shape[1]:
+            p = self.first.copy()
+            p[self.own] = curves.p
+            field = field.with_first(p)
+        member = np.repeat(self.own[curves.member], times.shape[1])
+        scale = np.full((1, 1, 1), problem.duration**problem.order)
+        if self.share is not None:
+            scale = scale * self.share[curves.member][:, None, None]
+        return field, (times.ravel(), states.reshape(-1, *states.shape[2:]), member), scale
 
 
 @dataclass(frozen=True)
@@ -81,8 +122,8 @@ class Settled:
     ----------
     chosen (B,) : their numbers among those it was given
     curves, linear : where it ended, and the last linearisation
-    defects (E, K, D) : p'' - f at all points of the elements, zero at the Gauss points
-    left (B, D) : how far another step would still move each dimension
+    defects (E, K, D) : v - f at all points of the elements, zero at the Gauss points
+    left (B, D), left_p (B, P) : how far another step would still move each dimension and parameter
     status : OK or why not
     evaluations (B,) : of f, each
     """
@@ -92,41 +133,73 @@ class Settled:
     linear: Linearised
     defects: np.ndarray
     left: np.ndarray
+    left_p: np.ndarray
     status: int
     evaluations: np.ndarray
 
 
-def jumps_of(curves: Chains) -> np.ndarray:
-    """Jumps of the slopes at the nodes (rows, D, 1)."""
-    jumps = np.empty((*curves.y.shape, 1))
-    loops.slope_jumps(curves.t, curves.offsets, curves.y, curves.v, curves.basis.slope_at_ends, jumps[..., 0])
-    return jumps
+DONE, ON, ANEW, BACK, SHORTER = range(5)
+
+
+@loop
+def judge(
+    last: np.ndarray,
+    length: np.ndarray,
+    damping: np.ndarray,
+    kept: np.ndarray,
+    goal: np.ndarray,
+    size: np.ndarray,
+    dear: bool,
+    verdict: np.ndarray,
+    further: np.ndarray,
+) -> None:
+    """What to do after a step (`last` long, times its damping), when the next one would be of some `length`: all (B,).
+
+    DONE, to go ON with the same Jacobians, or with some ANEW; if the step is not accepted, to go BACK for Jacobians, if
+    these were kept, else to try a SHORTER one. `further`: whether, 0 or 1, the next step is taken at once. If Jacobians
+    are dear, they are kept even if that takes more steps than two.
+    """
+    for m in range(len(last)):
+        rounding = ROUNDING * size[m]
+        contraction = 0.0 if length[m] == 0.0 else length[m] / last[m]
+        further[m] = 0.0
+        if not (length[m] <= (1.0 - damping[m] / 4.0) * last[m] or length[m] <= rounding):
+            verdict[m] = BACK if kept[m] else SHORTER  # old Jacobians, not the step, may be to blame
+            continue
+        enough = max(goal[m], rounding)
+        ahead = length[m] * min(contraction, 1.0)  # how long the step after the next would be
+        fast = damping[m] == 1.0 and contraction < FAST
+        if damping[m] == 1.0 and (ahead <= enough or length[m] <= enough):
+            verdict[m], further[m] = DONE, 1.0
+        elif fast and (dear or ahead * contraction <= enough):
+            verdict[m] = ON
+        else:
+            verdict[m] = ANEW
+            if fast:
+                further[m] = 1.0
 
 
 class Iteration:
-    """Newton's method on the members that are still under way."""
+    """Newton's method on the members that are still under way.
 
-    def __init__(self, equations: Equations, curves: Chains) -> None:
-        self.equations, self.curves = equations, curves
-        self.chosen = np.arange(curves.count)
-        self.evaluations = np.zeros(curves.count, dtype=np.int64)
-        self.damping = np.ones(curves.count)
-        self.kept = np.zeros(curves.count, dtype=bool)  # whether Jacobians are from before
-        self.ever_finite = np.zeros(curves.count, dtype=bool)
-        values, jacobians = equations.values_and_jacobians(curves)
-        self._count(curves.basis.k)
-        self.linear = Linearised.around(curves, jacobians)
-        self.residual = curves.v - values
-        self.step = self._correction(curves, self.residual)
-        self.length = curves.norm(*self.step)
+    `goal` is the largest relative length of a last step if there are parameters: at the nodes, and so in these, errors
+    are smaller than along the curve.
+    """
 
-    def _count(self, points: int) -> None:
-        self.evaluations += points * (self.curves.sizes - 1)
+    linear: Linearised
+    step: Step
 
-    def _correction(self, curves: Chains, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The step that makes v = f + (linear terms) and slopes continuous."""
-        y, v = self.linear.solve(-residual[..., None], jumps_of(curves))
-        return y[..., 0], v[..., 0]
+    def __init__(self, equations: Equations, curves: Chains, goal: float) -> None:
+        self.equations, self.curves, self.goal = equations, curves, goal
+        count = curves.count
+        self.chosen = np.arange(count)
+        self.evaluations = np.zeros(count, dtype=np.int64)
+        self.damping = np.ones(count)
+        self.kept = np.zeros(count, dtype=bool)  # whether Jacobians are from before
+        self.ever_finite = np.zeros(count, dtype=bool)
+        self.length = np.empty(count)
+        self.weights = np.empty_like(curves.p)  # of parameters in the length of steps
+        self._relinearise(self.chosen)
 
     def run(self, iterations: int) -> Iterator[Settled]:
         """Settled members as they come."""
@@ -143,113 +216,124 @@ class Iteration:
 
     def _advance(self) -> Iterator[Settled]:
         """One step of everyone: accepted and done, accepted and on, or shortened."""
-        k = self.curves.basis.k
-        trial = self.curves.moved(*self.step, self.damping)
+        trial = self.curves.moved(self.step, self.damping)
+        b = trial.basis
         values = self.equations.values(trial)
-        self._count(values.shape[1])
-        defects = np.matmul(trial.basis.value, trial.v) - values
-        residual = defects[:, :k]
-        correction = self._correction(trial, residual)
-        length = trial.norm(*correction)
+        self.evaluations += values.shape[1] * (trial.sizes - 1)
+        at_gauss = values[:, : b.k]
+        correction = self._correction(trial, self.linear, self.equations, trial.v - at_gauss)
+        length, size = self._length(trial, correction), trial.size()
         self.ever_finite |= np.isfinite(length)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            contraction = np.where(length == 0, 0.0, length / self.length)
-            accepted = length <= (1 - self.damping / 4) * self.length
-            accepted |= length <= ROUNDING * trial.size()
-        full = self.damping == 1.0
         # what remains between the Gauss points once the step has made it zero at them
-        defects = defects - np.matmul(trial.basis.value, residual)
-        goal = np.maximum(0.1 * discretisation(trial, defects), ROUNDING * trial.size())
-        ahead = length * np.minimum(contraction, 1.0)  # how long the step after the next would be
-        done = accepted & full & ((ahead <= goal) | (length <= goal))
-        soon = ahead * contraction <= goal if trial.y.shape[1] < BLAS else True
-        on = accepted & ~done & full & (contraction < FAST) & soon
-        fresh = accepted & ~done & ~on
-        shortened = self._shorten(~accepted, trial, correction)
+        defects = np.matmul(b.value, at_gauss)
+        defects -= values
+        goal = 0.1 * discretisation(trial, defects)
+        if trial.p.shape[1]:
+            goal = np.minimum(goal, self.goal * size)
+        verdict, further = np.empty(len(length), dtype=np.int64), np.empty(len(length))
+        judge(self.length, length, self.damping, self.kept, goal, size, trial.v.shape[2] >= BLAS, verdict, further)
 
         # the next step is known already, and good if it is much shorter
-        further = done | (fresh & full & (contraction < FAST))
-        self._move(accepted, trial.moved(*correction, further.astype(float)))
-        self.residual = _where(self.curves, accepted, residual, self.residual)
-        self._change_step(on, correction, length)
-        self.kept[on] = True
-        fresh |= ~accepted & self.kept  # old Jacobians, not the step, may be to blame
-        self._relinearise(fresh)
-
-        given_up = ~accepted & ~fresh & (shortened < SHORTEST)
-        if done.any():
-            left = np.minimum(contraction, 1.0)[:, None] * trial.norms(*correction)
-            yield self._settled(done, OK, defects, left)
+        accepted = verdict <= ANEW
+        new = trial.moved(correction, further) if further.any() else trial
+        given_up = verdict == SHORTER
+        if not accepted.all() or self.damping.min() < 1.0:
+            given_up &= self._shorten(accepted, trial, correction) < SHORTEST
+        self.curves = self.curves.with_values(*_mixed(trial, accepted, new, self.curves))
+        on = verdict == ON
+        if on.any():
+            self._change_step(on, correction, length)
+            self.kept |= on
+        anew = np.flatnonzero((verdict == ANEW) | (verdict == BACK))
+        if len(anew):
+            self._relinearise(anew)
+        over = verdict == DONE
+        if over.any():
+            with np.errstate(invalid="ignore"):
+                rest = np.where(length > 0.0, np.minimum(length / self.length, 1.0), 0.0)[:, None]
+            yield self._settled(over, OK, defects, rest * trial.norms(correction), rest * np.abs(correction.p))
         if given_up.any():
             yield self._settled(given_up, STALLED)
-        self._keep(~(done | given_up))
+            over |= given_up
+        if over.any():
+            self._keep(~over)
 
-    def _shorten(self, which: np.ndarray, trial: Chains, correction: tuple) -> np.ndarray:
-        """Shorter steps where the last was too long, from how far the next was from a shorter one.
+    def _correction(self, curves: Chains, linear: Linearised, equations: Equations, residual: np.ndarray) -> Step:
+        """The step that makes v = f + (linear terms), closes gaps and fulfils the conditions."""
+        step = linear.solve(curves, -residual[..., None], curves.gaps()[..., None], equations.missed(curves))
+        return Step(*(x.reshape(x.shape[:-1]) for x in step))
+
+    def _length(self, curves: Chains, step: Step | Chains) -> np.ndarray:
+        """How far a step moves curves, parameters in proportion."""
+        length = curves.norm(step)
+        if step.p.shape[1]:
+            length = np.maximum(length, (np.abs(step.p) * self.weights).max(axis=1))
+        return length
+
+    def _shorten(self, accepted: np.ndarray, trial: Chains, correction: Step) -> np.ndarray:
+        """Shares of steps, by how far the next was from a shorter one: longer where the last was accepted.
 
         Along the way to the solution the next step is (1 - damping) times this one; what is on top
-        grows with the square of the damping.
+        grows with the square of the damping. The shorter ones are returned.
         """
-        if not which.any() and np.all(self.damping == 1.0):
-            return self.damping
-        rest = 1 - self.damping
-        y = correction[0] - np.repeat(rest, trial.sizes)[:, None] * self.step[0]
-        v = correction[1] - rest[trial.member][:, None, None] * self.step[1]
+        bend = trial.with_values(*correction).moved(self.step, self.damping - 1)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            bend = trial.norm(y, v) / (self.damping**2 * self.length)
-            best = np.where(np.isfinite(bend), 0.5 / bend, 0.0)
+            excess = self._length(trial, bend) / (self.damping**2 * self.length)
+            best = np.where(np.isfinite(excess), 0.5 / excess, 0.0)
         lower = np.clip(best, 0.1 * self.damping, 0.5 * self.damping)
         higher = np.clip(best, self.damping, np.minimum(1.0, 10 * self.damping))
         higher = np.where(higher > 0.5, 1.0, higher)
-        self.damping = np.where(which, np.where(self.kept, 1.0, lower), higher)
-        return np.where(which, lower, 1.0)
+        self.damping = np.where(accepted, higher, np.where(self.kept, 1.0, lower))
+        return lower
 
-    def _move(self, which: np.ndarray, trial: Chains) -> None:
-        c = self.curves
-        self.curves = replace(c, y=_at_nodes(c, which, trial.y, c.y), v=_where(c, which, trial.v, c.v))
-
-    def _change_step(self, which: np.ndarray, step: tuple, length: np.ndarray) -> None:
-        if not which.any():
-            return
-        c = self.curves
-        self.step = (_at_nodes(c, which, step[0], self.step[0]), _where(c, which, step[1], self.step[1]))
+    def _change_step(self, which: np.ndarray, step: Step, length: np.ndarray) -> None:
+        self.step = Step(*_mixed(self.curves, which, step, self.step))
         self.length = np.where(which, length, self.length)
 
-    def _relinearise(self, which: np.ndarray) -> None:
-        if not which.any():
-            return
-        members = np.flatnonzero(which)
-        some = len(members) < len(which)
-        curves = self.curves.take(members) if some else self.curves
-        equations = self.equations.take(members) if some else self.equations
-        values, jacobians = equations.values_and_jacobians(curves)
+    def _relinearise(self, members: np.ndarray) -> None:
+        """New equations, and steps, where some members are."""
+        everyone = is_everyone(members, len(self.chosen))
+        curves, equations = self.curves.take(members), self.equations
+        if not everyone:
+            equations = equations.take(members)
+        values, linear = equations.linearised(curves)
         self.evaluations[members] += curves.basis.k * (curves.sizes - 1)
-        linear = Linearised.around(curves, jacobians)
-        if some:
-            self.residual[rows_of(self.curves.elements, members)] = curves.v - values
+        step = self._correction(curves, linear, equations, curves.v - values)
+        if everyone:
+            self.linear, self.step = linear, step
         else:
-            self.residual = curves.v - values
-        self.linear = self.linear.replaced(members, linear) if some else linear
-        step = self._correction(self.curves, self.residual)
-        self._change_step(which, step, self.curves.norm(*step))
-        self.kept[which] = False
+            self.linear.put(self.curves, members, linear)
+            rows, elements = (rows_of(x, members) for x in (self.curves.offsets, self.curves.elements))
+            for target, place, source in zip(self.step, (rows, elements, members), step, strict=True):
+                target[place] = source
+        if curves.p.shape[1]:
+            sizes = np.maximum(np.abs(curves.p), np.abs(step.p))
+            size = np.maximum(curves.size(), curves.norm(step))
+            self.weights[members] = size[:, None] / np.maximum(sizes, 1e-300)
+        self.length[members] = self._length(self.curves, self.step)[members]
+        self.kept[members] = False
 
     def _settled(
-        self, which: np.ndarray, status: int, defects: np.ndarray | None = None, left: np.ndarray | None = None
+        self,
+        which: np.ndarray,
+        status: int,
+        defects: np.ndarray | None = None,
+        left: np.ndarray | None = None,
+        left_p: np.ndarray | None = None,
     ) -> Settled:
         curves, members = self.curves, np.flatnonzero(which)
-        D = curves.y.shape[1]
         if status == STALLED and not self.ever_finite[members].all():
             status = NOT_FINITE
-        if defects is None or left is None:
-            defects = np.zeros((len(curves.v), len(curves.basis.points), D))
-            left = np.zeros((curves.count, D))
+        if defects is None or left is None or left_p is None:
+            defects = np.zeros((len(curves.v), len(curves.basis.points), curves.v.shape[2]))
+            left, left_p = np.zeros((curves.count, curves.v.shape[2])), np.zeros_like(curves.p)
         return Settled(
             self.chosen[members],
             curves.take(members),
-            self.linear.take(members),
+            self.linear.take(curves, members),
             defects if which.all() else defects[rows_of(curves.elements, members)],
             left[members],
+            left_p[members],
             status,
             self.evaluations[members],
         )
@@ -258,15 +342,13 @@ class Iteration:
         members = np.flatnonzero(which)
         if not len(members):
             self.chosen = members  # nobody is left, and nothing of them needed
-        if len(members) in (0, len(which)):
             return
         rows, elements = (rows_of(x, members) for x in (self.curves.offsets, self.curves.elements))
-        self.step = (self.step[0][rows], self.step[1][elements])
-        self.residual = self.residual[elements]
-        self.linear = self.linear.take(members)
+        self.step = Step(self.step.z[rows], self.step.v[elements], self.step.p[members])
+        self.linear = self.linear.take(self.curves, members)
         self.curves = self.curves.take(members)
         self.equations = self.equations.take(members)
-        for name in ("chosen", "evaluations", "damping", "kept", "ever_finite", "length"):
+        for name in ("chosen", "evaluations", "damping", "kept", "ever_finite", "length", "weights"):
             setattr(self, name, getattr(self, name)[members])
 
 
@@ -275,19 +357,14 @@ def discretisation(curves: Chains, defects: np.ndarray) -> np.ndarray:
 
     To leading order a defect that vanishes at Gauss points is a multiple of Legendre's polynomial.
     """
-    size = largest_of(defects, curves.basis.k)
-    return curves.basis.bump * curves.largest(curves.h**2 * size)
+    return curves.basis.bump * curves.largest(curves.scales[:, 0] * largest_of(defects, curves.basis.k))
 
 
-def _where(curves: Chains, which: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """New values of elements (E, ...) for some members, old ones for the others."""
+def _mixed(curves: Chains, which: np.ndarray, new: Chains | Step, old: Chains | Step) -> tuple[np.ndarray, ...]:
+    """New z, v and p for some members, old ones for the others."""
     if which.all():
-        return new
-    return np.where(which[curves.member].reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-
-def _at_nodes(curves: Chains, which: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """New values of nodes (rows, D) for some members, old ones for the others."""
-    if which.all():
-        return new
-    return np.where(np.repeat(which, curves.sizes)[:, None], new, old)
+        return new.z, new.v, new.p
+    rows, elements = np.repeat(which, curves.sizes)[:, None, None], which[curves.member][:, None, None]
+    places = (rows, elements, which[:, None])
+    both = zip(places, (new.z, new.v, new.p), (old.z, old.v, old.p), strict=True)
+    return tuple(np.where(place, one, other) for place, one, other in both)

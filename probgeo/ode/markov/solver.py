@@ -67,11 +67,7 @@ class Markov:
     def solve(self, problem: Problem | ConditionedProblem, guess: Any = None) -> Curve:
         """Posterior curves for a batch of problems; `solve_ivp` and `solve_bvp` call this."""
         # imported here, because most callers need one of them only
-        if isinstance(problem, ConditionedProblem):
-            from probgeo.ode.markov.general import solve_general
-
-            return solve_general(problem, self, guess)
-        if problem.kind == "initial":
+        if isinstance(problem, Problem) and problem.kind == "initial":
             from probgeo.ode.markov.initial import solve_initial
 
             return solve_initial(problem, self)
