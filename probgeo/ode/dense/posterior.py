@@ -95,6 +95,28 @@ class DensePosterior(Posterior):
             sensitivity=None if moves is None else Sensitivity(*(x[members] for x in moves)),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Any]) -> "DensePosterior":
+        first = parts[0]
+        names = ["values", "scale2", "weights"]
+        if not all(np.array_equal(part.L, first.L) for part in parts):
+            names += ["L", "maps"]
+
+        def together(name: str) -> np.ndarray:
+            arrays = [(part.count, getattr(part, name)) for part in parts]
+            return np.concatenate([np.broadcast_to(x, (count, *x.shape[1:])) for count, x in arrays])
+
+        own: dict[str, Any] = {name: together(name) for name in names}
+        if first.kernel.lengthscales is not None:
+            own["kernel"] = first.kernel.with_lengthscales(np.concatenate([part.lengthscale for part in parts]))
+        if first.sensitivity is not None:
+            own["sensitivity"] = Sensitivity(*map(np.concatenate, zip(*(p.sensitivity for p in parts), strict=True)))
+        return replace(first, **own)
+
+    def moved(self, origin: np.ndarray) -> "DensePosterior":
+        of_curve = np.array([[derivative == 0] for _, derivative in self.kernel.conditions])
+        return replace(self, values=self.values + of_curve * origin[:, None])
+
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
         return self._combined(t, derivative, self.values, self.weights)
 
@@ -219,22 +241,3 @@ class DensePosterior(Posterior):
         cross = np.swapaxes(cross.reshape(len(cross), N, T, B, B), 2, 3)  # g i a t d
         solved = solve_lower(self.L, cross.reshape(len(cross), N * B, T * B))
         return solved.reshape(len(solved), N * B, T, B)
-
-
-def as_one_batch(parts: Sequence[DensePosterior], shared: bool) -> DensePosterior:
-    """Posteriors of one kind for all members; `shared` says whether they have one Gram matrix."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-
-    changed: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("values", "scale2", "weights", *(() if shared else ("L", "maps")))
-    }
-    if first.kernel.lengthscales is not None:
-        own = np.concatenate([part.lengthscale for part in parts])
-        changed["kernel"] = first.kernel.with_lengthscales(own)
-    if first.sensitivity is not None:
-        columns: Any = zip(*(part.sensitivity or () for part in parts), strict=True)
-        changed["sensitivity"] = Sensitivity(*map(np.concatenate, columns))
-    return replace(first, **changed)

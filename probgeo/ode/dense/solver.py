@@ -9,7 +9,7 @@ from probgeo._repr import described
 from probgeo.ode.curve import Curve
 from probgeo.ode.dense.algorithm import Inference
 from probgeo.ode.dense.error_models import ErrorModel, JacobianError, LinearisedError, NoError
-from probgeo.ode.dense.posterior import DensePosterior, as_one_batch
+from probgeo.ode.dense.posterior import DensePosterior
 from probgeo.ode.dense.unit import UnitProblem
 from probgeo.ode.grids import GRIDS, GridName
 from probgeo.ode.guess import guess_states
@@ -129,8 +129,7 @@ class Dense:
             name: np.concatenate([part[name] for part in diagnostics]).reshape(problem.batch_shape)
             for name in diagnostics[0]
         }
-        posterior = as_one_batch(posteriors, shared=self._shared)
-        return Curve(posterior, (problem.t0, problem.t1), **columns)
+        return Curve(DensePosterior.joined(posteriors), (problem.t0, problem.t1), **columns)
 
     @property
     def _shared(self) -> bool:
