@@ -101,29 +101,6 @@ class Stationary(Kernel):
         r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
         return (-1) ** j * self._profile(i + j, r) / self.lengthscale ** (i + j)
 
-    def lengthscale_matrices(self, orders: tuple[int, ...], t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`matrix(orders, t, orders, t)` and its two derivatives by log lengthscale.
-
-        With r = (s - t) / lambda, lambda^-n kappa^(n)(r) has the derivatives
-        -lambda^-n (n kappa^(n) + r kappa^(n+1)) and, once more,
-        lambda^-n (n^2 kappa^(n) + (2n+1) r kappa^(n+1) + r^2 kappa^(n+2)) by log lambda.
-        """
-        r = (t[:, None] - t[None, :]) / self.lengthscale
-        sums = range(2 * max(orders) + 1)  # all that depends on the orders is n = i + j and a sign
-        profiles = [self._profile(n, r) for n in range(len(sums) + 2)]
-
-        def at(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            k0, k1, k2 = profiles[n], r * profiles[n + 1], r**2 * profiles[n + 2]
-            scale = self.lengthscale**-n
-            return scale * k0, -scale * (n * k0 + k1), scale * (n**2 * k0 + (2 * n + 1) * k1 + k2)
-
-        def by_orders(by_sum: tuple[np.ndarray, ...]) -> np.ndarray:
-            rows = [np.stack([(-1) ** j * by_sum[i + j] for j in orders], -1) for i in orders]
-            return np.stack(rows, axis=-3)
-
-        value, first, second = map(by_orders, zip(*map(at, sums), strict=True))
-        return value, first, second
-
     def with_lengthscale(self, lengthscale: Any) -> Self:
         """The same kernel with another length scale.
 
@@ -247,18 +224,27 @@ class Pinned(Kernel):
     @property
     def lengthscales(self) -> np.ndarray | None:
         """Length scales (B,) if these are B kernels in one."""
-        if not isinstance(self.kernel, Stationary) or np.ndim(self.kernel.lengthscale) == 0:
-            return None
-        return np.ravel(self.kernel.lengthscale)
+        several = isinstance(self.kernel, Stationary) and np.ndim(self.kernel.lengthscale)
+        return np.ravel(self.kernel.lengthscale) if several else None  # type: ignore[attr-defined]
 
     def with_lengthscales(self, lengthscales: np.ndarray) -> "Pinned":
         """B kernels in one, with length scales (B,)."""
         assert isinstance(self.kernel, Stationary)
         return Pinned(self.kernel.with_lengthscale(lengthscales), self.conditions)
 
+    def take(self, members: np.ndarray) -> "Pinned":
+        """Those of some members, if these are kernels of many."""
+        own = self.lengthscales
+        return self if own is None else self.with_lengthscales(own[members])
+
     def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
         known = zip(self._known(i, s), self._known(j, t), strict=True)
         return self.kernel.derivative(i, j, s, t) - sum(left * right for left, right in known)
+
+    def matrix(self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray) -> np.ndarray:
+        left = np.stack([self._known(i, s[:, None]) for i in orders], axis=-1)[..., 0, :]
+        right = np.stack([self._known(j, t[:, None]) for j in others], axis=-1)[..., 0, :]
+        return self.kernel.matrix(orders, s, others, t) - np.einsum("c...sm,c...tn->...smtn", left, right)
 
     @cached_property
     def _whitening(self) -> list[list[Any]]:

@@ -9,8 +9,7 @@ import numpy as np
 from probgeo.gaussian import covariance_factor
 from probgeo.ode.curve import Posterior, Source
 from probgeo.ode.dense.algebra import solve_lower
-from probgeo.ode.dense.gram import SplitCovariance, take_members, with_member_axis
-from probgeo.ode.dense.unit import mean_basis
+from probgeo.ode.dense.gram import SplitCovariance, mean_basis, prior_covariance, take_members
 from probgeo.ode.kernels import Pinned, Stationary
 from probgeo.ragged import in_chunks, members_at_a_time
 
@@ -83,10 +82,10 @@ class DensePosterior(Posterior):
         return self.t0 + self.duration * self.unit_nodes
 
     def take(self, members: np.ndarray) -> "DensePosterior":
-        own, moves = self.kernel.lengthscales, self.sensitivity
+        moves = self.sensitivity
         return replace(
             self,
-            kernel=self.kernel if own is None else self.kernel.with_lengthscales(own[members]),
+            kernel=self.kernel.take(members),
             values=self.values[members],
             scale2=self.scale2[members],
             L=take_members(self.L, members),
@@ -99,7 +98,7 @@ class DensePosterior(Posterior):
     def joined(cls, parts: Sequence[Any]) -> "DensePosterior":
         first = parts[0]
         names = ["values", "scale2", "weights"]
-        if not all(np.array_equal(part.L, first.L) for part in parts):
+        if not all(len(part.L) == 1 and np.array_equal(part.L, first.L) for part in parts):
             names += ["L", "maps"]
 
         def together(name: str) -> np.ndarray:
@@ -169,7 +168,7 @@ class DensePosterior(Posterior):
         (T,), for unit scale and by unit time."""
         tau = self._unit(t)
         T, M, B = len(t), len(orders), len(self.V.rows)
-        prior = with_member_axis(self.kernel.matrix(orders, tau, orders, tau), 5)
+        prior = prior_covariance(self.kernel, orders, tau, orders, tau)
         prior = np.transpose(prior, (0, 2, 1, 4, 3))[:, :, :, None, :, :, None]
         prior = prior * self.V.rows[:, None, None, :]
         explained = np.stack([self._explained(tau, d) for d in orders], axis=2)
@@ -221,14 +220,13 @@ class DensePosterior(Posterior):
 
     def _prior(self, derivative: tuple[int, int], s: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Prior covariance (G, T) without V, pair by pair."""
-        values = self.kernel.derivative(*derivative, s[:, None], t[:, None])
-        return with_member_axis(values, 3)[..., 0]
+        values = self.kernel.derivative(*derivative, s[:, None], t[:, None])[..., 0]
+        return values if values.ndim == 2 else values[None]
 
     def _to_nodes(self, tau: np.ndarray, derivative: int) -> np.ndarray:
         """Prior covariance (G, T, N m), without V, of curves at tau with states at the nodes."""
         N, m = self.weights.shape[1:3]
-        cross = self.kernel.matrix((derivative,), tau, tuple(range(m)), self.unit_nodes)
-        cross = with_member_axis(cross, 5)
+        cross = prior_covariance(self.kernel, (derivative,), tau, tuple(range(m)), self.unit_nodes)
         return cross.reshape(len(cross), len(tau), N * m)
 
     def _explained(self, tau: np.ndarray, derivative: int) -> np.ndarray:

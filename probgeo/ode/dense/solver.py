@@ -7,10 +7,9 @@ import numpy as np
 from probgeo._checks import as_float_array, as_positive, as_positive_definite, as_whole_number
 from probgeo._repr import described
 from probgeo.ode.curve import Curve
-from probgeo.ode.dense.algorithm import Inference
+from probgeo.ode.dense.algorithm import infer
 from probgeo.ode.dense.error_models import ErrorModel, JacobianError, LinearisedError, NoError
 from probgeo.ode.dense.posterior import DensePosterior
-from probgeo.ode.dense.unit import UnitProblem
 from probgeo.ode.grids import GRIDS, GridName
 from probgeo.ode.guess import guess_states
 from probgeo.ode.kernels import Kernel, SquaredExponential, Stationary
@@ -121,7 +120,7 @@ class Dense:
         def one_chunk(members: np.ndarray) -> tuple[DensePosterior, dict[str, np.ndarray]]:
             at = None if states is None else states[members]
             with np.errstate(all="ignore"):  # what is not finite is flagged
-                return Inference(self, UnitProblem.of(problem, members), nodes, shape, at).posterior()
+                return infer(self, problem, members, nodes, shape, at)
 
         parts = in_chunks(one_chunk, problem.count, most=self._most(problem))
         posteriors, diagnostics = zip(*parts, strict=True)
