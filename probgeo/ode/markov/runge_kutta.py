@@ -111,10 +111,6 @@ class ExplicitWalk(Walk):
         k[:, STAGES] = self.state_slopes(point, rates)
         return k
 
-    def empty_record(self) -> tuple[np.ndarray, ...]:
-        n = self.order * self.dimension
-        return np.zeros((0, n)), np.zeros((0, STAGES + 1, n))
-
     def pieces(self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
         """The interpolant of every step (elements, 8 or 9, D), from three more evaluations."""
         y, first = record
