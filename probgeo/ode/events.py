@@ -19,8 +19,6 @@ from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.ode.curve import Curve, Source, as_source
 from probgeo.ode.piecewise import PiecewisePosterior
 
-BETWEEN = 4  # times in every step at which signs are seen
-
 
 @dataclass(frozen=True)
 class Event:
@@ -182,13 +180,14 @@ def _states(posterior: Any, order: int, member: np.ndarray, t: np.ndarray) -> np
 
 def _crossings(posterior: PiecewisePosterior, event: Event, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Members and times (n,) of all crossings, in order."""
-    s = np.arange(BETWEEN) / BETWEEN
+    between = 4  # times in every step at which signs are seen
+    s = np.arange(between) / between
     last = posterior.offsets[1:] - 1
     left = np.delete(np.arange(len(posterior.t)), last)
     inside = posterior.t[left][:, None] + np.diff(posterior.t)[left][:, None] * s
     sizes = np.diff(posterior.offsets) - 1
-    t = np.insert(inside.ravel(), np.cumsum(sizes) * BETWEEN, posterior.t[last])
-    member = np.repeat(np.arange(len(sizes)), sizes * BETWEEN + 1)
+    t = np.insert(inside.ravel(), np.cumsum(sizes) * between, posterior.t[last])
+    member = np.repeat(np.arange(len(sizes)), sizes * between + 1)
 
     def g(t: np.ndarray, member: np.ndarray) -> np.ndarray:
         return event.values(t, _states(posterior, order, member, t), member)

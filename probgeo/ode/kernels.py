@@ -142,22 +142,18 @@ class Matern(Stationary):
 
 
 def matern_radial(p: int, n: int, r: np.ndarray) -> np.ndarray:
-    """The n-th derivative of the Matern profile with nu = p + 1/2 and unit length scale."""
-    # kappa = exp(-x) P(x) with x = sqrt(2 nu) |r|; differentiating maps P to P' - P
-    coefficients = _matern_polynomial(p)
+    """The n-th derivative of the Matern profile with nu = p + 1/2 and unit length scale.
+
+    kappa = exp(-x) P(x) with x = sqrt(2 nu) |r| (Rasmussen & Williams 2006, Eq. 4.16): differentiating maps P to P' - P.
+    Fractions, because a coefficient that vanishes has to vanish.
+    """
+    f = math.factorial
+    P = [Fraction(f(p) * f(2 * p - k) * 2**k, f(2 * p) * f(k) * f(p - k)) for k in range(p + 1)]  # lowest first
     for _ in range(n):
-        slopes = [*(k * c for k, c in enumerate(coefficients) if k), Fraction(0)]
-        coefficients = [dc - c for dc, c in zip(slopes, coefficients, strict=True)]
+        P = [(k + 1) * above - own for k, (own, above) in enumerate(zip(P, [*P[1:], Fraction(0)], strict=True))]
     root = math.sqrt(2.0 * p + 1.0)
     x = root * np.abs(r)
-    polynomial = np.polyval([float(c) for c in coefficients[::-1]], x)
-    return (root * np.where(r < 0, -1.0, 1.0)) ** n * polynomial * np.exp(-x)
-
-
-def _matern_polynomial(p: int) -> list[Fraction]:
-    """Coefficients of P for nu = p + 1/2 (Rasmussen & Williams 2006, Eq. 4.16), lowest first."""
-    f = math.factorial
-    return [Fraction(f(p) * f(2 * p - k) * 2**k, f(2 * p) * f(k) * f(p - k)) for k in range(p + 1)]
+    return (root * np.where(r < 0, -1.0, 1.0)) ** n * np.polyval([float(c) for c in P[::-1]], x) * np.exp(-x)
 
 
 @dataclass(frozen=True, init=False)

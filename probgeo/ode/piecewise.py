@@ -157,23 +157,19 @@ class PiecewisePosterior(Posterior):
 
     def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
         """How the curve moves with R standard normal numbers behind its data: (B, T, D, R)."""
-        D = self.dimension
         if self.spread is None:
-            return np.zeros((self.count, len(t), D, 0))
-        member, times = self._everyone(t)
+            return np.zeros((self.count, len(t), self.dimension, 0))
         flat = self.spread.reshape(*self.spread.shape[:2], -1)
-        values = self._polynomials(flat, member, times, derivative)
-        return values.reshape(self.count, len(t), D, self.spread.shape[-1])
+        values = self._polynomials(flat, *self._everyone(t), derivative)
+        return values.reshape(self.count, len(t), *self.spread.shape[2:])
 
     def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
-        D, T, L = self.dimension, len(t), len(orders)
-        out = np.empty((self.count, n, L, T, D))
         means = np.stack([self.mean(t, d) for d in orders], axis=1)
         columns = np.stack([self.boundary_columns(t, d) for d in orders], axis=1)
+        out = np.repeat(means[:, None], n, axis=1)
         for m, rng in enumerate(rngs):
-            errors = self._draw_errors(m, rng, n, t, orders)
-            moved = rng.standard_normal((n, columns.shape[-1]))
-            out[m] = means[m] + errors + np.einsum("ltir,nr->nlti", columns[m], moved)
+            out[m] += self._draw_errors(m, rng, n, t, orders)
+            out[m] += np.einsum("ltir,nr->nlti", columns[m], rng.standard_normal((n, columns.shape[-1])))
         return out
 
     def _draw_errors(
@@ -237,13 +233,7 @@ class PiecewisePosterior(Posterior):
 
     def _envelope(self, member: np.ndarray, t: np.ndarray, count: int) -> np.ndarray:
         """g and its derivatives, `count` in all, for rows (member, t): (n, count, D)."""
-        element, s, h = self._place(member, t)
-        out = np.empty((len(t), count, self.dimension))
-        for d in range(count):
-            values = np.empty((len(t), self.dimension))
-            evaluate(self._envelope_pieces, element, s, h, d, values)
-            out[:, d] = values
-        return out
+        return np.stack([self._polynomials(self._envelope_pieces, member, t, d) for d in range(count)], axis=1)
 
     @cached_property
     def _envelope_pieces(self) -> np.ndarray:

@@ -114,8 +114,10 @@ class Dense:
         if problem.order > 2:
             raise ValueError(f"Dense is for ODEs of order 1 and 2, got {problem.order}: use Markov")
         self.error_model.check(problem.order, D)
-        nodes, shape = self._nodes(problem), self._shape(D)
-        states = None if guess is None else self._states(guess, problem, nodes)
+        nodes, shape, states = self._nodes(problem), self._shape(D), None
+        if guess is not None:  # with its derivatives by unit time
+            units = problem.duration ** np.arange(problem.order)
+            states = guess_states(guess, problem, problem.t0 + nodes * problem.duration) * units[:, None]
 
         def one_chunk(members: np.ndarray) -> tuple[DensePosterior, dict[str, np.ndarray]]:
             at = None if states is None else states[members]
@@ -130,33 +132,21 @@ class Dense:
         }
         return Curve(DensePosterior.joined(posteriors), (problem.t0, problem.t1), **columns)
 
-    @property
-    def _shared(self) -> bool:
-        """Whether one Gram matrix serves the whole batch."""
-        return self.error_model.shared and not self.fit_lengthscale
-
     def _most(self, problem: Problem) -> int:
         """Members at a time."""
         rows = self.n_points * (1 if self.error_model.kronecker else problem.dimension)
         uncertain = problem.spread is not None or problem.with_args
-        if self._shared and not uncertain:
+        if self.error_model.shared and not self.fit_lengthscale and not uncertain:  # one Gram matrix for all
             each = 8 * 8 * self.n_points * problem.dimension * (problem.order + 1)
         else:
             each = 3 * 8 * (problem.order + 1) * rows**2
         return members_at_a_time(each)
 
-    def _states(self, guess: Any, problem: Problem, nodes: np.ndarray) -> np.ndarray:
-        """The guess and its derivatives by unit time at the nodes: (B, N, order, D)."""
-        times = problem.t0 + nodes * problem.duration
-        units = problem.duration ** np.arange(problem.order)
-        return guess_states(guess, problem, times) * units[:, None]
-
     def _shape(self, dimension: int) -> np.ndarray:
         """V up to its scale."""
-        for name, matrix in {"V": self.V, "S": self.S}.items():
-            if matrix is not None:
-                return as_positive_definite(name, matrix, dimension)
-        return np.eye(dimension)
+        if self.V is not None:
+            return as_positive_definite("V", self.V, dimension)
+        return np.eye(dimension) if self.S is None else as_positive_definite("S", self.S, dimension)
 
     def _nodes(self, problem: Problem) -> np.ndarray:
         if self.grid is None:

@@ -47,6 +47,8 @@ class Collocation(NamedTuple):
     points: np.ndarray
     integrals: np.ndarray
     to_pieces: np.ndarray  # (S + 1, S + 1): monomials from values at 0 and at the points
+    gauss: np.ndarray  # (4,) Gauss's points
+    from_gauss: np.ndarray  # (S, 4): values at Radau's points from those at Gauss's
 
 
 @cache
@@ -60,7 +62,8 @@ def radau(points: int) -> Collocation:
     integrals = (c[:, None] ** (powers + 1) / (powers + 1)) @ np.linalg.inv(c[:, None] ** powers)
     with_start = np.concatenate([[0.0], c])
     to_pieces = np.linalg.inv(with_start[:, None] ** np.arange(points + 1))
-    return Collocation(c, integrals, to_pieces)
+    few, k = (np.polynomial.legendre.leggauss(4)[0] + 1.0) / 2.0, np.arange(4)
+    return Collocation(c, integrals, to_pieces, few, c[:, None] ** k @ np.linalg.inv(few[:, None] ** k))
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,12 @@ def estimate_errors(
         by_args = problem.field.by_args(at, state, rows)
         flat = [x.reshape(*defect.shape, -1) for x in by_args]
         forcing = np.concatenate([forcing, *flat], axis=3)
-    start = _starts(problem, members, forcing.shape[3])
+    # initial values of all columns: no error, the uncertain data, no change of f yet
+    data = problem.columns()
+    R = 0 if data is None else data.shape[-1]
+    start = np.zeros((len(members), order * D, 1 + DRAWS + R + forcing.shape[3]))
+    if data is not None:
+        start[:, :, 1 + DRAWS : 1 + DRAWS + R] = data[members].reshape(len(members), order * D, R)
     solution = np.empty((len(h), points, order * D, start.shape[2]))
     error_equation(
         elements,
@@ -130,39 +138,19 @@ def estimate_errors(
     columns = polynomials(elements, start[:, :D, which], solution[:, :, :D, which])
     pieces, inside = without_bumps(steps.pieces, columns[..., 0], elements, h)
     std = standard_deviations(steps.offsets, solution[:, -1, :D], inside)
-    data = np.ascontiguousarray(columns[..., 1:])
-    return Estimate(pieces, std, data if data.shape[3] else None, defect, rates)
+    spread = np.ascontiguousarray(columns[..., 1:])
+    return Estimate(pieces, std, spread if spread.shape[3] else None, defect, rates)
 
 
 def _interpolated_jacobians(problem: Problem, members: np.ndarray, steps: Steps, points: int) -> np.ndarray:
     """Jacobians at so many of Radau's points (E, S, q D D), from four of Gauss's of every step."""
     order, D, h = problem.order, problem.dimension, steps.h
-    few, to_radau = _gauss(points)
+    few, to_radau = radau(points).gauss, radau(points).from_gauss
     at = (steps.starts[:, None] + h[:, None] * few).ravel()
-    curve = [along(steps.pieces, h, few, m) for m in range(order)]
-    state = np.stack(curve, axis=2).reshape(-1, order, D)
+    state = np.stack([along(steps.pieces, h, few, m) for m in range(order)], axis=2).reshape(-1, order, D)
     rows = np.repeat(members[members_of(steps.elements)], len(few))
     jacobians = problem.field.jacobians(at, state, rows).reshape(len(h), len(few), -1)
     return np.matmul(to_radau, jacobians)
-
-
-@cache
-def _gauss(points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss's four points on [0, 1], and the matrix (S, 4) from values there to Radau's points."""
-    few = (np.polynomial.legendre.leggauss(4)[0] + 1.0) / 2.0
-    k = np.arange(4)
-    return few, radau(points).points[:, None] ** k @ np.linalg.inv(few[:, None] ** k)
-
-
-def _starts(problem: Problem, members: np.ndarray, parameters: int) -> np.ndarray:
-    """Initial values (B, n, C) of all columns: no error, the uncertain data, no change of f yet."""
-    n = problem.order * problem.dimension
-    columns = problem.columns()
-    data = np.zeros((len(members), n, 0))
-    if columns is not None:
-        data = columns[members].reshape(len(members), n, -1)
-    nothing = np.zeros((len(members), n, 1 + DRAWS))
-    return np.concatenate([nothing, data, np.zeros((len(members), n, parameters))], axis=2)
 
 
 def random_signs(elements: np.ndarray) -> np.ndarray:

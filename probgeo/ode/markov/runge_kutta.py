@@ -78,20 +78,9 @@ class ExplicitWalk(Walk):
         k = self._stages(h)
         start, point = self.y.copy(), np.empty_like(self.y)
         error, stiffness = np.empty(len(h)), np.empty(len(h))
-        judge_steps(
-            k,
-            coefficients.weights[-2:],
-            start,
-            h,
-            self.size,
-            self.demand.rtol[self.active],
-            self.demand.atol[self.active],
-            coefficients.e5,
-            coefficients.e3,
-            point,
-            error,
-            stiffness,
-        )
+        tolerances = self.size, self.demand.rtol[self.active], self.demand.atol[self.active]
+        estimates = coefficients.e5, coefficients.e3
+        judge_steps(k, coefficients.weights[-2:], start, h, *tolerances, *estimates, point, error, stiffness)
         rates = np.ascontiguousarray(k[:, STAGES, -self.dimension :])
         return Attempt(point, rates, error, (start, k), stiffness > coefficients.stable)
 

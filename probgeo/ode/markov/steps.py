@@ -63,22 +63,15 @@ class Demand(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What came of one step of every active member.
+    """What came of one step of every active member: the states it leads to, f there, its error over the local tolerance
+    (not finite if the step failed), arrays from which the polynomials are made in the end, and whether stability, not
+    accuracy, may have kept the step short."""
 
-    Attributes
-    ----------
-    point (A, n) : the states it leads to
-    rates (A, D) : f there
-    error (A,) : over the local tolerance; not finite if the step failed
-    record : arrays (A, ...) from which the polynomials are made in the end
-    stiff (A,) : whether stability, not accuracy, may have kept the step short
-    """
-
-    point: np.ndarray
-    rates: np.ndarray
-    error: np.ndarray
-    record: tuple[np.ndarray, ...]
-    stiff: np.ndarray
+    point: np.ndarray  # (A, n)
+    rates: np.ndarray  # (A, D)
+    error: np.ndarray  # (A,)
+    record: tuple[np.ndarray, ...]  # (A, ...)
+    stiff: np.ndarray  # (A,)
 
 
 class Walk(ABC):
@@ -122,14 +115,23 @@ class Walk(ABC):
         """Polynomials (elements, degree + 1, D) of all steps taken."""
 
     def walk(self) -> Steps:
-        """To the end."""
+        """To the end. Members that did not get there go on from where they were lost with NaN."""
         while len(self.active):
             self._step()
         *columns, accepted = (np.concatenate(column) for column in zip(*self.history, strict=True))
         member, t, h, *record = (column[accepted] for column in columns)
         pieces = self.pieces(member, t, h, tuple(record))
         ends = np.where(self.stopped, self.reached, self.t1)
-        return in_order(member, t, h, pieces, self.reached, ends, self.status, self.evaluations)
+        lost = np.flatnonzero(self.reached < ends)
+        member = np.concatenate([member, lost])
+        order = np.argsort(member, kind="stable")
+        t = np.concatenate([t, self.reached[lost]])[order]
+        h = np.concatenate([h, ends[lost] - self.reached[lost]])[order]
+        nothing = np.full((len(lost), *pieces.shape[1:]), np.nan)
+        pieces = np.concatenate([pieces, nothing])[order]
+        elements = offsets_of(np.bincount(member, minlength=len(ends)))
+        t, offsets = np.insert(t, elements[1:], ends), elements + np.arange(len(elements))
+        return Steps(t, offsets, h, pieces, self.status, self.evaluations)
 
     def values(self, t: np.ndarray, y: np.ndarray, active: np.ndarray | None = None) -> np.ndarray:
         """f (A, D) at one point of every active member, or of these."""
@@ -221,32 +223,6 @@ class Walk(ABC):
         self, accepted: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
     ) -> None:
         """What a method remembers of the steps of active members, before some of them leave."""
-
-
-def in_order(
-    member: np.ndarray,
-    t: np.ndarray,
-    h: np.ndarray,
-    pieces: np.ndarray,
-    reached: np.ndarray,
-    ends: np.ndarray,
-    status: np.ndarray,
-    evaluations: np.ndarray,
-) -> Steps:
-    """Steps (member, where they start, lengths, pieces) as a ragged batch.
-
-    Members that did not get further than `reached` (B,) go on from there to their ends with NaN.
-    """
-    lost = np.flatnonzero(reached < ends)
-    member = np.concatenate([member, lost])
-    order = np.argsort(member, kind="stable")
-    t = np.concatenate([t, reached[lost]])[order]
-    h = np.concatenate([h, ends[lost] - reached[lost]])[order]
-    nothing = np.full((len(lost), *pieces.shape[1:]), np.nan)
-    pieces = np.concatenate([pieces, nothing])[order]
-    elements = offsets_of(np.bincount(member, minlength=len(status)))
-    t = np.insert(t, elements[1:], ends)
-    return Steps(t, elements + np.arange(len(elements)), h, pieces, status, evaluations)
 
 
 def integrated(top: np.ndarray, h: np.ndarray, y: np.ndarray, rise: np.ndarray) -> np.ndarray:
