@@ -144,8 +144,8 @@ class Matern(Stationary):
 def matern_radial(p: int, n: int, r: np.ndarray) -> np.ndarray:
     """The n-th derivative of the Matern profile with nu = p + 1/2 and unit length scale.
 
-    kappa = exp(-x) P(x) with x = sqrt(2 nu) |r| (Rasmussen & Williams 2006, Eq. 4.16): differentiating maps P to P' - P.
-    Fractions, because a coefficient that vanishes has to vanish.
+    kappa = exp(-x) P(x) with x = sqrt(2 nu) |r| (Rasmussen & Williams 2006, Eq. 4.16), and differentiating maps P to
+    P' - P. Fractions, because a coefficient that vanishes has to vanish.
     """
     f = math.factorial
     P = [Fraction(f(p) * f(2 * p - k) * 2**k, f(2 * p) * f(k) * f(p - k)) for k in range(p + 1)]  # lowest first

@@ -112,8 +112,8 @@ def with_best_lengthscales(
     """Alternate sweeps with the best length scales for their evaluations; counts of these (P,).
 
     The evaluations are refined first: those of the recursion alone are rough where a length scale is short, and rough
-    evaluations ask for a shorter one still. On two kinds of pendulum the largest change still to come is, after 1, 2, 3,
-    4 rounds, 14, 1.2, .2 and .04 per cent where evaluations have no noise; with noise it takes up to 8 rounds.
+    evaluations ask for a shorter one still. On two kinds of pendulum the largest change still to come is, after 1, 2,
+    3, 4 rounds, 14, 1.2, .2 and .04 per cent where evaluations have no noise; with noise it takes up to 8 rounds.
     """
     kernel = solver.kernel
     assert isinstance(kernel, Stationary)

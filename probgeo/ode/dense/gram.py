@@ -1,9 +1,9 @@
 """Gaussian conditioning on evaluations of the ODE: the algebra of Sec. 3.2 and 3.3.
 
 Letters: P members, each with N nodes; m = n + 1 derivatives 0..n of the curve at each node, called its state. The
-output covariance V is split into `rows` (B x B), which take part in the Gram matrix, and `columns` (E x E), which factor
-out of it: B = D, E = 1 in general, and B = 1, E = D if all noise is a multiple of V. What all members share has a
-leading axis of size 1 instead of P: G.
+output covariance V is split into `rows` (B x B), which take part in the Gram matrix, and `columns` (E x E), which
+factor out of it: B = D, E = 1 in general, and B = 1, E = D if all noise is a multiple of V. What all members share has
+a leading axis of size 1 instead of P: G.
 """
 
 from dataclasses import dataclass, replace
