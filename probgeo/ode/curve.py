@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from probgeo._checks import as_float_array, as_seeds, as_whole_number, is_traced, one_of, page
-from probgeo.gaussian import Gaussian
+from probgeo.gaussian import Gaussian, covariance_factor
 
 if TYPE_CHECKING:
     import pandas
@@ -102,6 +102,18 @@ class Posterior(ABC):
         """Standard deviations (B, T, D)."""
         cov = self.cov(t, t, (derivative, derivative), source)
         return np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
+
+
+def balanced_factor(cov: np.ndarray) -> np.ndarray:
+    """A with A A' = cov (..., n, n), NaN where that is not finite.
+
+    Derivatives differ by orders of magnitude: it is correlations that are factorised.
+    """
+    std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
+    unit = np.where(std > 0, std, 1.0)
+    finite = np.isfinite(cov).all(axis=(-2, -1))[..., None, None]
+    factor = covariance_factor(np.where(finite, cov / (unit[..., :, None] * unit[..., None, :]), 0.0))
+    return np.where(finite, std[..., :, None] * factor, np.nan)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

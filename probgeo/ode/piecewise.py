@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.gaussian import covariance_factor
-from probgeo.ode.curve import Posterior, Source
+from probgeo.ode.curve import Posterior, Source, balanced_factor
 from probgeo.ode.shape import Shape, find_rows
 from probgeo.ragged import elements_of, members_of, offsets_of, rows_of
 
@@ -185,12 +184,8 @@ class PiecewisePosterior(Posterior):
         i, j = (x.ravel() for x in np.meshgrid(np.arange(T), np.arange(T), indexing="ij"))
         joint = self.shape.cov(np.full(T * T, m), t[i], t[j])[:, :q, :q].reshape(T, T, q, q)
         joint = np.reshape(joint.transpose(0, 2, 1, 3), (T * q, T * q))
-        # derivatives differ by orders of magnitude: factorise correlations, not covariances
-        std = np.sqrt(np.maximum(np.diagonal(joint), 0.0))
-        unit = np.where(std > 0, std, 1.0)
-        factor = std[:, None] * covariance_factor(joint / np.outer(unit, unit))
         noise = rng.standard_normal((n, T * q, self.dimension))
-        Z = (factor @ noise).reshape(n, T, q, self.dimension)
+        Z = (balanced_factor(joint) @ noise).reshape(n, T, q, self.dimension)
         if self.free is not None:
             at_ends = np.sqrt(self.free[m]) * rng.standard_normal((n, 2, self.dimension))
             Z = Z + np.einsum("tqe,nei->ntqi", self._lines(np.full(T, m), t, q), at_ends)

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probgeo.gaussian import covariance_factor
-from probgeo.ode.curve import Posterior, Source
+from probgeo.ode.curve import Posterior, Source, balanced_factor
 from probgeo.ode.dense.algebra import solve_lower
 from probgeo.ode.dense.gram import SplitCovariance, mean_basis, prior_covariance, take_members
 from probgeo.ode.kernels import Pinned, Stationary
@@ -174,14 +173,7 @@ class DensePosterior(Posterior):
         explained = np.stack([self._explained(tau, d) for d in orders], axis=2)
         explained = explained.reshape(*explained.shape[:2], M * T * B)
         cov = prior.reshape(len(prior), M * T * B, M * T * B) - explained.mT @ explained
-        # derivatives differ by orders of magnitude: factorise correlations, not covariances
-        std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
-        unit = np.where(std > 0, std, 1.0)
-        correlations = cov / (unit[:, :, None] * unit[:, None, :])
-        factors = np.full(cov.shape, np.nan)
-        finite = np.isfinite(cov).all(axis=(1, 2))
-        factors[finite] = covariance_factor(correlations[finite])
-        return std[:, :, None] * factors
+        return balanced_factor(cov)
 
     def _numerical_cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]) -> np.ndarray:
         """Covariances (P, T, D, D), pair by pair."""
@@ -199,29 +191,21 @@ class DensePosterior(Posterior):
                 known = known.reshape(G, len(first), B, len(second), B)[:, i, :, j].swapaxes(0, 1)
             else:
                 known = np.einsum("gnta,gntb->gtab", left[:, :, i], right[:, :, j])
-            prior = part._prior(derivative, first[i], second[j])
-            return prior[..., None, None] * self.V.rows - known
+            prior = part.kernel.derivative(*derivative, first[i][:, None], second[j][:, None])  # pair by pair
+            return prior.reshape(-1, len(t), 1, 1) * self.V.rows - known
 
-        blocks = self._for_all(one_chunk, len(t))
+        if len(self.L) == 1 and self.kernel.lengthscales is None:  # nothing differs among members
+            blocks = one_chunk(np.arange(min(1, self.count)))
+        else:
+            most = members_at_a_time(3 * 8 * self.L.shape[-1] * len(t) * len(self.V.rows))
+            blocks = np.concatenate(in_chunks(one_chunk, self.count, most=most))
         D = self.dimension
         blocks = blocks[..., :, None, :, None] * self.V.columns[:, None, :]
         units = self.duration ** sum(derivative)
         return self.scale2[:, None, None, None] * blocks.reshape(len(blocks), len(t), D, D) / units
 
-    def _for_all(self, work: Any, times: int) -> np.ndarray:
-        """Results of `work(members)` for all members, or once if nothing differs among them."""
-        if len(self.L) == 1 and self.kernel.lengthscales is None:
-            return work(np.arange(min(1, self.count)))
-        most = members_at_a_time(3 * 8 * self.L.shape[-1] * times * len(self.V.rows))
-        return np.concatenate(in_chunks(work, self.count, most=most))
-
     def _unit(self, t: np.ndarray) -> np.ndarray:
         return (t - self.t0) / self.duration
-
-    def _prior(self, derivative: tuple[int, int], s: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Prior covariance (G, T) without V, pair by pair."""
-        values = self.kernel.derivative(*derivative, s[:, None], t[:, None])[..., 0]
-        return values if values.ndim == 2 else values[None]
 
     def _to_nodes(self, tau: np.ndarray, derivative: int) -> np.ndarray:
         """Prior covariance (G, T, N m), without V, of curves at tau with states at the nodes."""
