@@ -46,33 +46,15 @@ class Linear:
             return [Rows(self.name, t_span, np.stack([unit, -unit], axis=1), Gaussian(np.zeros(size)))]
         found = []
         for factors, value in self.groups:
-            if max(factors) >= order:
-                raise ValueError(
-                    f"{self} gives {NAMES[max(factors)]}, but conditions are on derivatives below the order {order} "
-                    "of the ODE"
-                )
-            parts = {m: self._as_matrix(factor, D) for m, factor in factors.items()}
-            sizes = {A.shape for A in parts.values()}
-            if len(sizes) > 1:
-                raise ValueError(f"the factors of {self} must have one shape (R, D), got {sizes}")
-            R = next(iter(sizes))[0]
-            matrix = np.zeros((R, 1, order, D))
-            for m, A in parts.items():
-                matrix[:, 0, m] = A
+            matrix = state_matrix(self.name, factors, order, D)
+            R = len(matrix)
             if not isinstance(value, Gaussian):
                 mean = as_float_array(self.name, value)
                 value = Gaussian(mean if mean.ndim else np.full(R, float(mean)))
             if value.mean.shape[-1] != R:
                 raise ValueError(f"values of {self} must have shape (..., {R}), got {value.mean.shape}")
-            found.append(Rows(self.name, (self.t,), matrix, value))
+            found.append(Rows(self.name, (self.t,), matrix[:, None], value))
         return found
-
-    def _as_matrix(self, factor: Any, D: int) -> np.ndarray:
-        if not isinstance(factor, list):
-            return factor if np.ndim(factor) else factor * np.eye(D)
-        if not all(isinstance(i, int) and 0 <= i < D for i in factor):
-            raise ValueError(f"components of {self} must be 0 to {D - 1}, got {factor}")
-        return np.eye(D)[factor]
 
 
 class Rows(NamedTuple):
@@ -203,6 +185,29 @@ def as_factors(rows: Any, *given: Any) -> dict[int, np.ndarray]:
         if factor.ndim not in (0, 2) or (factor.ndim and rows not in ("R", len(factor))):
             raise ValueError(f"{NAMES[m]} must be a number or a matrix ({rows}, D), got shape {factor.shape}")
     return factors
+
+
+def state_matrix(said: str, factors: dict[int, Any], order: int, D: int) -> np.ndarray:
+    """Factors of derivatives (numbers, matrices (R, D) or lists of components) as one of states: (R, order, D)."""
+    if max(factors) >= order:
+        raise ValueError(
+            f"{said} gives {NAMES[max(factors)]}, but the ODE has order {order}: "
+            f"its states are derivatives below the order {order}"
+        )
+    parts = {}
+    for m, factor in factors.items():
+        if isinstance(factor, list):
+            if not all(isinstance(i, int) and 0 <= i < D for i in factor):
+                raise ValueError(f"components of {said} must be 0 to {D - 1}, got {factor}")
+            factor = np.eye(D)[factor]
+        parts[m] = factor if np.ndim(factor) else factor * np.eye(D)
+    sizes = {A.shape for A in parts.values()}
+    if len(sizes) > 1 or next(iter(sizes))[1] != D:
+        raise ValueError(f"the factors of {said} must have one shape (R, {D}), as y has {D} components, got {sizes}")
+    matrix = np.zeros((next(iter(sizes))[0], order, D))
+    for m, A in parts.items():
+        matrix[:, m] = A
+    return matrix
 
 
 def _named(kind: str, t: Any, parts: dict[int, Any]) -> str:
