@@ -353,6 +353,30 @@ def error_equation(
 
 
 @loop
+def error_scales(offsets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """Factors s^2 (B,) by which the variance of drawn errors fits the estimated one.
+
+    ratio (E, D) = estimated squared error over drawn variance, at the ends of the steps. The factor is such that two
+    standard deviations hold .954 of it, as they do of a Gaussian, but at least .8 times the mean: where errors grow
+    steadily, all are alike, and one standard deviation. From few errors it is known less well, and a share 4 / number
+    larger. Over 16 kinds of problems and six tolerances coverage is .95, .97 and .98 with .6, .8 and 1.0, and least
+    with few steps. The mean alone is too much: coverage is .99 to 1 at tolerances of 1e-6 and 1e-8.
+    """
+    factors = np.zeros(offsets.shape[0] - 1)
+    for b in range(len(factors)):
+        own = np.sort(ratio[offsets[b] : offsets[b + 1]].ravel())
+        own = own[own > 0.0]
+        if own.size == 0:
+            continue
+        place = 0.954 * (own.size - 1)
+        low = int(place)
+        high = min(low + 1, own.size - 1)
+        quantile = own[low] + (place - low) * (own[high] - own[low])
+        factors[b] = max(quantile / 4.0, 0.8 * own.mean()) * (1.0 + 4.0 / own.size)
+    return factors
+
+
+@loop
 def newton_inverses(
     jacobians: np.ndarray, h: np.ndarray, integrals: np.ndarray, gamma: float, inverses: np.ndarray, filters: np.ndarray
 ) -> None:

@@ -84,6 +84,7 @@ class Walk(ABC):
         self.field, self.members, self.demand = problem.field, members, demand
         self.t0, self.t1 = t0, t1 = problem.t0, problem.t1
         self.longest = 0.25 * (t1 - t0)  # what lies between few evaluations is not seen
+        self.limits = np.array([t0, t1, self.exponent, self.longest, demand.equal or 0, demand.most])
         start = problem.values[members]
         count, self.order, self.dimension = start.shape
         self.status = np.full(count, OK)
@@ -186,9 +187,8 @@ class Walk(ABC):
         point, rates, error, record, stiff = self.attempt(h)
         accepted, ended = np.empty(len(h), dtype=bool), np.empty(len(h), dtype=np.int64)
         self.history.append((active, self.t.copy(), h, *record, accepted))
-        limits = np.array([self.t0, self.t1, self.exponent, self.longest, demand.equal or 0, demand.most])
         carried = self.t, self.y, self.slopes, self.size, self.h, self.retried, self.taken
-        take_steps(active, h, point, rates, error, limits, *carried, accepted, ended)
+        take_steps(active, h, point, rates, error, self.limits, *carried, accepted, ended)
         self.unstable[active] += accepted & stiff
         self.accepted(accepted, h, record)
         if self.terminal:
