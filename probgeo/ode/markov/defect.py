@@ -27,18 +27,8 @@ from probgeo.ode.markov.steps import Steps
 from probgeo.ode.problem import Problem
 from probgeo.ragged import members_of
 
-# Radau's points of a step: eight for the defect of y' (of degree seven), one fewer where y is its
-# integral, and better inside of steps. With six, coverage of van der Pol's oscillator (mu = 5) is
-# .8 instead of .93, and .98 with eight; others do not notice.
-POINTS = 8
-# Local tolerances up to which Jacobians are interpolated between four points of a step. Errors are
-# then estimated with 1 % less accuracy, 3 % at worst; at 1e-4 with 10 %, or not at all (Pleiades).
-INTERPOLATED = 1e-6
 # Draws of the signs. Coverage is .956 with 8, 16 and 64 (15 kinds of problems, four tolerances).
 DRAWS = 8
-# Of the error inside a step that is taken off, this share stays. Measured: .01 where the tolerance
-# is 1e-5 and less, up to .05 at 1e-2, where the linearised equation is off by that much.
-INSIDE = 0.03
 
 
 class Collocation(NamedTuple):
@@ -94,14 +84,20 @@ def estimate_errors(
     `accuracy` is the local tolerance of the steps.
     """
     order, D = problem.order, problem.dimension
-    points = POINTS if stiff or order == 1 else POINTS - 1
+    # Eight of Radau's points for the defect of y' (of degree seven), one fewer where y is its integral, and better
+    # inside of steps. With six, coverage of van der Pol's oscillator (mu = 5) is .8 instead of .93, and .98 with eight;
+    # others do not notice.
+    points = 8 if stiff or order == 1 else 7
     rule, h, elements = radau(points), steps.h, steps.elements
     at = (steps.starts[:, None] + h[:, None] * rule.points).ravel()
     curve = [along(steps.pieces, h, rule.points, m) for m in range(order + 1)]
     state = np.stack(curve[:order], axis=2).reshape(-1, order, D)
     rows = np.repeat(members[members_of(elements)], points)
     uncertain = problem.spread is not None or problem.with_args
-    if stiff or uncertain or accuracy > INTERPOLATED:
+    # At small local tolerances Jacobians are interpolated between four points of a step, a fifth of the time of batches
+    # with many steps. Errors are estimated with 1 % less accuracy, 3 % at worst; at 1e-4 with 10 %, or not at all
+    # (Pleiades).
+    if stiff or uncertain or accuracy > 1e-6:
         values, jacobians = problem.field.values_and_jacobians(at, state, rows)
     else:
         values = problem.field.values(at, state, rows)
@@ -204,7 +200,9 @@ def without_bumps(
     better[:, : error.shape[1]] -= bump
     s = np.linspace(0.0, 1.0, 8)[1:-1]
     one = np.ones(len(pieces))
-    left = along(kept, one, s, 0) ** 2 + (INSIDE * along(bump, one, s, 0)) ** 2
+    # Of what is taken off a share of .03 stays. Measured: .01 where the tolerance is 1e-5 and less, up to .05 at 1e-2,
+    # where the linearised equation is off by that much.
+    left = along(kept, one, s, 0) ** 2 + (0.03 * along(bump, one, s, 0)) ** 2
     return better, left.mean(axis=1)
 
 
