@@ -192,7 +192,7 @@ class DensePosterior(Posterior):
             else:
                 known = np.einsum("gnta,gntb->gtab", left[:, :, i], right[:, :, j])
             prior = part.kernel.derivative(*derivative, first[i][:, None], second[j][:, None])  # pair by pair
-            return prior.reshape(-1, len(t), 1, 1) * self.V.rows - known
+            return (prior if prior.ndim == 3 else prior[None])[..., None] * self.V.rows - known
 
         if len(self.L) == 1 and self.kernel.lengthscales is None:  # nothing differs among members
             blocks = one_chunk(np.arange(min(1, self.count)))
