@@ -73,3 +73,9 @@ class Field(ABC):
         other = copy(self)
         other._leaves = [leaf, *self._leaves[1:]]
         return other
+
+    def take(self, members: np.ndarray) -> Self:
+        """The same field for some members, numbered anew."""
+        other = copy(self)
+        other._leaves = [np.asarray(leaf)[members] for leaf in self._leaves]
+        return other

@@ -13,7 +13,7 @@ from probgeo.geometry.fields import GeodesicField
 from probgeo.geometry.geodesic import LONGER_THAN_KNOWN, NO_METRIC, Geodesic
 from probgeo.geometry.length import ROUND_OFF, chain_lengths, draw_lengths, first_variation, scaled, with_middles
 from probgeo.geometry.packing import Ends
-from probgeo.ode.curve import NOT_FINITE, Moved
+from probgeo.ode.curve import NOT_FINITE
 from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver
 from probgeo.ragged import members_of, offsets_of
@@ -40,7 +40,7 @@ def solved_by(solver: Solver, least: Geodesic, ends: Ends, draws: int = 32) -> G
         (count,),
     )
     curve = solver.solve(problem, guess=guess[stand_in] - origin[:, None])
-    posterior = Moved(curve.posterior, origin)
+    posterior = curve.posterior.moved(origin)
     meshes = [with_middles(posterior.nodes(m)) for m in range(count)]
     t, offsets = np.concatenate(meshes), offsets_of([len(mesh) for mesh in meshes])
     nodes = np.stack([posterior.mean_at(members_of(offsets), t, d) for d in (0, 1)], axis=1)

@@ -9,7 +9,7 @@ from probgeo.functions import Field
 from probgeo.gaussian import covariance_factor
 from probgeo.geometry.fields import GeodesicField, TransportField
 from probgeo.metrics import Metric
-from probgeo.ode.curve import Curve, Moved, joined_curves
+from probgeo.ode.curve import Curve, joined_curves
 from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver
 from probgeo.ragged import in_chunks, members_at_a_time
@@ -28,7 +28,7 @@ def shoot(metric: Metric, a: Rows, v: Rows, solver: Solver, progress: bool | Non
         field = GeodesicField(metric, origin)
         start = np.zeros_like(origin), _some(a[1], members)
         curve = solver.solve(initial(field, [start, (v[0][members], _some(v[1], members))]))
-        return replace(curve, posterior=Moved(curve.posterior, origin))
+        return replace(curve, posterior=curve.posterior.moved(origin))
 
     return _in_chunks(work, a[0], progress, "exponential maps")
 

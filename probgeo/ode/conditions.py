@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,35 +23,47 @@ from probgeo.gaussian import Gaussian, ScalarGaussian, root_and_flat
 NAMES = ("y", "dy", "d2y", "d3y")
 
 
-@dataclass(frozen=True)
-class Given:
-    """Values of derivatives at one time: see `at`."""
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Linear combinations of derivatives at one time have given values: see `at` and `robin`.
 
-    t: float
-    values: dict[int, Any]
+    Of `groups` (factors by derivative, value): a factor is a number, a matrix (R, D) or a list of components. Without a
+    time, the states at both ends are the same: see `periodic`.
+    """
 
-    def __str__(self) -> str:
-        return f"at({self.t:g}, {', '.join(f'{NAMES[m]}=...' for m in self.values)})"
-
-
-@dataclass(frozen=True)
-class Robin:
-    """A linear combination of derivatives at one time: see `robin`."""
-
-    t: float
-    factors: dict[int, np.ndarray]
-    equals: Any
+    name: str
+    t: float | None
+    groups: list[tuple[dict[int, Any], Any]]
 
     def __str__(self) -> str:
-        return f"robin({self.t:g}, {', '.join(f'{NAMES[m]}=...' for m in self.factors)})"
+        return self.name
+
+    def rows(self, t_span: tuple[float, float], order: int, D: int) -> list["Rows"]:
+        """For a curve of this order and dimension."""
+        if self.t is None:
+            size = order * D
+            unit = np.eye(size).reshape(size, order, D)
+            return [Rows(self.name, t_span, np.stack([unit, -unit], axis=1), Gaussian(np.zeros(size)))]
+        found = []
+        for factors, value in self.groups:
+            matrix = state_matrix(self.name, factors, order, D)
+            R = len(matrix)
+            if not isinstance(value, Gaussian):
+                mean = as_float_array(self.name, value)
+                value = Gaussian(mean if mean.ndim else np.full(R, float(mean)))
+            if value.mean.shape[-1] != R:
+                raise ValueError(f"values of {self} must have shape (..., {R}), got {value.mean.shape}")
+            found.append(Rows(self.name, (self.t,), matrix[:, None], value))
+        return found
 
 
-@dataclass(frozen=True)
-class Periodic:
-    """The same state at both ends: see `periodic`."""
+class Rows(NamedTuple):
+    """Linear conditions of one name: matrix (M, J, q, D) at their J times, and values (..., M)."""
 
-    def __str__(self) -> str:
-        return "periodic()"
+    name: str
+    times: tuple[float, ...]
+    matrix: np.ndarray
+    value: Gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +78,10 @@ class Nonlinear:
         return f"condition({getattr(self.g, '__name__', 'g')})"
 
 
-Condition = Given | Robin | Periodic | Nonlinear
+Condition = Linear | Nonlinear
 
 
-def at(t: float, *, y: Any = None, dy: Any = None, d2y: Any = None, d3y: Any = None) -> Given:
+def at(t: float, *, y: Any = None, dy: Any = None, d2y: Any = None, d3y: Any = None) -> Linear:
     """The curve, or its derivatives, have given values at a time.
 
     Parameters
@@ -92,10 +104,11 @@ def at(t: float, *, y: Any = None, dy: Any = None, d2y: Any = None, d3y: Any = N
     values = {m: x for m, x in enumerate((y, dy, d2y, d3y)) if x is not None}
     if not values:
         raise TypeError("at(t, ...) needs at least one of y=, dy=, d2y=, d3y=")
-    return Given(_as_time(t), values)
+    groups = [({m: list(x)}, _of_components(x)) if isinstance(x, dict) else ({m: 1.0}, x) for m, x in values.items()]
+    return Linear(_named("at", t, values), _as_time(t), groups)
 
 
-def robin(t: float, *, equals: Any = 0.0, y: Any = None, dy: Any = None) -> Robin:
+def robin(t: float, *, equals: Any = 0.0, y: Any = None, dy: Any = None) -> Linear:
     """A linear combination of the curve and its slope has a given value at a time.
 
     Parameters
@@ -114,16 +127,13 @@ def robin(t: float, *, equals: Any = 0.0, y: Any = None, dy: Any = None) -> Robi
     >>> bool(abs(curve.mean(1.0)[0] - 1.0 / 3.0) < 1e-6)
     True
     """
-    given = {m: as_float_array(NAMES[m], x) for m, x in enumerate((y, dy)) if x is not None}
-    if not given:
+    factors = as_factors("R", y, dy)
+    if not factors:
         raise TypeError("robin(t, ...) needs at least one of y=, dy=")
-    for m, factor in given.items():
-        if factor.ndim not in (0, 2):
-            raise ValueError(f"{NAMES[m]} must be a number or a matrix (R, D), got shape {factor.shape}")
-    return Robin(_as_time(t), given, equals)
+    return Linear(_named("robin", t, factors), _as_time(t), [(factors, equals)])
 
 
-def periodic() -> Periodic:
+def periodic() -> Linear:
     """The curve and its derivatives below the order of the ODE are the same at both ends.
 
     Examples
@@ -135,7 +145,7 @@ def periodic() -> Periodic:
     >>> bool(abs(curve.mean(np.pi / 2)[0] - 0.5) < 1e-4)
     True
     """
-    return Periodic()
+    return Linear("periodic()", None, [])
 
 
 def condition(g: Callable, *, times: Sequence[float] | None = None, noise: Any = None) -> Nonlinear:
@@ -166,6 +176,53 @@ def condition(g: Callable, *, times: Sequence[float] | None = None, noise: Any =
         raise TypeError(f"g must be a function, got {type(g).__name__}")
     chosen = None if times is None else tuple(_as_time(t) for t in times)
     return Nonlinear(g, chosen, None if noise is None else as_float_array("noise", noise))
+
+
+def as_factors(rows: Any, *given: Any) -> dict[int, np.ndarray]:
+    """Factors of y and dy, as far as they are given: numbers, or matrices (rows, D)."""
+    factors = {m: as_float_array(NAMES[m], factor) for m, factor in enumerate(given) if factor is not None}
+    for m, factor in factors.items():
+        if factor.ndim not in (0, 2) or (factor.ndim and rows not in ("R", len(factor))):
+            raise ValueError(f"{NAMES[m]} must be a number or a matrix ({rows}, D), got shape {factor.shape}")
+    return factors
+
+
+def state_matrix(said: str, factors: dict[int, Any], order: int, D: int) -> np.ndarray:
+    """Factors of derivatives (numbers, matrices (R, D) or lists of components) as one of states: (R, order, D)."""
+    if max(factors) >= order:
+        raise ValueError(
+            f"{said} gives {NAMES[max(factors)]}, but the ODE has order {order}: "
+            f"its states are derivatives below the order {order}"
+        )
+    parts = {}
+    for m, factor in factors.items():
+        if isinstance(factor, list):
+            if not all(isinstance(i, int) and 0 <= i < D for i in factor):
+                raise ValueError(f"components of {said} must be 0 to {D - 1}, got {factor}")
+            factor = np.eye(D)[factor]
+        parts[m] = factor if np.ndim(factor) else factor * np.eye(D)
+    sizes = {A.shape for A in parts.values()}
+    if len(sizes) > 1 or next(iter(sizes))[1] != D:
+        raise ValueError(f"the factors of {said} must have one shape (R, {D}), as y has {D} components, got {sizes}")
+    matrix = np.zeros((next(iter(sizes))[0], order, D))
+    for m, A in parts.items():
+        matrix[:, m] = A
+    return matrix
+
+
+def _named(kind: str, t: Any, parts: dict[int, Any]) -> str:
+    return f"{kind}({_as_time(t):g}, {', '.join(f'{NAMES[m]}=...' for m in parts)})"
+
+
+def _of_components(value: dict[int, Any]) -> Gaussian:
+    parts = [
+        x if isinstance(x, ScalarGaussian) else ScalarGaussian(as_float_array(f"component {i}", x))
+        for i, x in value.items()
+    ]
+    means = np.broadcast_arrays(*(part.mean for part in parts))
+    variances = np.stack(np.broadcast_arrays(*(part.cov for part in parts), means[0])[:-1], axis=-1)
+    cov = np.where(np.eye(len(parts), dtype=bool), variances[..., None], 0.0)
+    return Gaussian(np.stack(means, axis=-1), cov)
 
 
 def _as_time(t: Any) -> float:
@@ -272,28 +329,17 @@ def _is_for_many(given: Nonlinear, sizes: tuple[int, ...]) -> bool:
     return together.shape == expected.shape and np.allclose(together, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Linear conditions: matrices (M, J, q, D) at their own times, and their values."""
-
-    times: tuple[float, ...]
-    matrix: np.ndarray
-    value: Gaussian
-
-
 def dimension_of(conditions: Sequence[Condition], guessed: tuple[int, ...]) -> int:
     """D, as far as the conditions or a first guess (..., D) of this shape tell."""
     sizes, some = list(guessed[-1:]), False
-    for one in conditions:
-        if isinstance(one, Given):
-            for value in one.values.values():
-                some |= isinstance(value, dict)
-                if isinstance(value, Gaussian):
-                    sizes.append(value.mean.shape[-1])
-                elif not isinstance(value, dict) and np.ndim(value):
-                    sizes.append(np.shape(value)[-1])
-        elif isinstance(one, Robin):
-            sizes += [factor.shape[1] for factor in one.factors.values() if factor.ndim]
+    for factors, value in [group for one in conditions if isinstance(one, Linear) for group in one.groups]:
+        shapes = [np.shape(factor) for factor in factors.values()]
+        if any(isinstance(factor, list) for factor in factors.values()):
+            some = True
+        elif any(shapes):
+            sizes += [shape[1] for shape in shapes if shape]
+        else:
+            sizes += np.shape(value.mean if isinstance(value, Gaussian) else value)[-1:]
     if not sizes and some:
         raise ValueError("the conditions do not say how many components y has: give dimension=")
     if len(set(sizes)) > 1:
@@ -311,8 +357,8 @@ def compiled(
 ) -> tuple[Conditions, tuple[int, ...]]:
     """Conditions in the form that solvers use, checked, and the axes of the batch.
 
-    parameters (..., P): first guesses of the unknown ones, or a Gaussian, which is as many
-    conditions; guessed: axes of the batch of the guess.
+    parameters (..., P): first guesses of the unknown ones, or a Gaussian, which is as many conditions; guessed: axes of
+    the batch of the guess.
     """
     guesses = parameters.mean if isinstance(parameters, Gaussian) else parameters
     P = guesses.shape[-1]
@@ -321,18 +367,13 @@ def compiled(
             raise TypeError(
                 f"conditions must be a list of at(...), robin(...), periodic() and condition(...), got {one!r}"
             )
-    linear = [
-        (one, rows)
-        for one in conditions
-        if not isinstance(one, Nonlinear)
-        for rows in _rows(one, t_span, order, dimension)
-    ]
+    linear = [rows for one in conditions if isinstance(one, Linear) for rows in one.rows(t_span, order, dimension)]
     others = [one for one in conditions if isinstance(one, Nonlinear)]
     own = [t_span if one.times is None else one.times for one in others]
-    times = sorted({*t_span, *(t for _, r in linear for t in r.times), *(t for some in own for t in some)})
+    times = sorted({*t_span, *(t for rows in linear for t in rows.times), *(t for some in own for t in some)})
     if times[0] < t_span[0] or times[-1] > t_span[1]:
         raise ValueError(f"times of conditions must lie in {t_span}, got {times}")
-    leading = [rows.value.mean.shape[:-1] for _, rows in linear]
+    leading = [rows.value.mean.shape[:-1] for rows in linear]
     try:
         batch = np.broadcast_shapes(guessed, guesses.shape[:-1], *leading)
     except ValueError as error:
@@ -341,65 +382,51 @@ def compiled(
             f"got {[*leading, guesses.shape[:-1], guessed]}"
         ) from error
     B = int(np.prod(batch))
+
+    def of_all(x: np.ndarray, *shape: int) -> np.ndarray:
+        return np.broadcast_to(x, (*batch, *shape)).reshape(B, *shape)
+
     place = {t: j for j, t in enumerate(times)}
-    counts = [(str(one), rows.value.mean.shape[-1]) for one, rows in linear]
-    matrix = np.zeros((sum(count for _, count in counts), len(times), order, dimension))
+    counts = [(rows.name, len(rows.matrix)) for rows in linear]
+    covs = [of_all(rows.value.cov, n, n) for rows, (_, n) in zip(linear, counts, strict=True)]
+    values = [of_all(rows.value.mean, n) for rows, (_, n) in zip(linear, counts, strict=True)]
+    matrix = np.zeros((sum(n for _, n in counts), len(times), order, dimension))
     row = 0
-    for _, rows in linear:
+    for rows in linear:
         for j, t in enumerate(rows.times):
             matrix[row : row + len(rows.matrix), place[t]] = rows.matrix[:, j]
         row += len(rows.matrix)
-    values = np.zeros((B, len(matrix)))
-    covs = []
-    row = 0
-    for _, rows in linear:
-        size = len(rows.matrix)
-        mean = np.broadcast_to(rows.value.mean, (*batch, size))
-        values[:, row : row + size] = mean.reshape(B, size)
-        cov = np.broadcast_to(rows.value.cov, (*batch, size, size))
-        covs.append(cov.reshape(B, size, size))
-        row += size
-    result = Conditions(
-        np.array(times),
-        matrix,
-        values,
-        [(one, [place[t] for t in some]) for one, some in zip(others, own, strict=True)],
-        len(matrix),
-        None,
-        *_given(matrix, values),
-    )
-    for one, which in result.functions:
-        flat = [np.ones(dimension) for _ in range(len(which) * order)]
-        first = [guesses.reshape(-1, P)[0]] if P else []
+    together = np.concatenate([np.zeros((B, 0)), *values], axis=1)
+    functions = [(one, [place[t] for t in some]) for one, some in zip(others, own, strict=True)]
+    result = Conditions(np.array(times), matrix, together, functions, row, None, *_given(matrix, together))
+    for one, which in functions:
+        arguments = [np.ones(dimension) for _ in range(len(which) * order)]
+        arguments += [guesses.reshape(-1, P)[0]] if P else []
         try:
-            size = len(_numbers(one, [*flat, *first]))
+            size = len(_numbers(one, arguments))
         except TypeError as error:
             names = [f"{'d' * min(m, 1)}{m if m > 1 else ''}y{j}" for j in which for m in range(order)]
             called = ", ".join([*names, *["p"][:P]])
             raise TypeError(f"{one} could not be called as g({called}): {error}") from error
-        sizes = tuple(len(x) for x in [*flat, *first])
+        sizes = tuple(len(x) for x in arguments)
         if memory_of(one.g).note(("columns", sizes), partial(_is_for_many, one, sizes)):
             result.together.append(one)
         counts.append((str(one), size))
-        result.n_rows += size
         noise = np.zeros((size, size)) if one.noise is None else one.noise
         noise = noise * np.eye(size) if noise.ndim == 0 else noise
-        cov = as_covariance("noise", noise, (size, size))
-        covs.append(np.broadcast_to(cov, (B, size, size)))
-    prior = parameters if isinstance(parameters, Gaussian) else None
-    if prior is not None:
-        p, which = Nonlinear(_parameters_alone, None, None), [0, len(times) - 1]
-        result.functions.append((p, which))
+        covs.append(np.broadcast_to(as_covariance("noise", noise, (size, size)), (B, size, size)))
+    if isinstance(parameters, Gaussian):
+        p = Nonlinear(_parameters_alone, None, None)
+        functions.append((p, [0, len(times) - 1]))
         result.together.append(p)
+        known = np.zeros((B, sum(n for _, n in counts)))
+        result.shift = np.concatenate([known, of_all(parameters.mean, P)], axis=1)
         counts.append(("the Gaussian of parameters", P))
-        result.shift = np.zeros((B, result.n_rows + P))
-        result.shift[:, result.n_rows :] = np.broadcast_to(prior.mean, (*batch, P)).reshape(B, P)
-        result.n_rows += P
-        covs.append(np.broadcast_to(prior.cov, (*batch, P, P)).reshape(B, P, P))
+        covs.append(of_all(parameters.cov, P, P))
+    result.n_rows = size = sum(n for _, n in counts)
     _check_number(counts, order, dimension, P)
-    _check_rank(result, counts)
+    _check_rank(matrix, counts)
     if any(np.any(cov) for cov in covs):
-        size = result.n_rows
         result.spread, result.flat = np.zeros((B, size, size)), np.zeros((B, size), dtype=bool)
         row = 0
         for cov in covs:
@@ -411,59 +438,6 @@ def compiled(
 
 def _parameters_alone(*states_and_parameters: np.ndarray) -> np.ndarray:
     return states_and_parameters[-1]
-
-
-def _rows(one: Any, t_span: tuple[float, float], order: int, D: int) -> list[_Rows]:
-    """One linear condition as rows."""
-    if isinstance(one, Periodic):
-        size = order * D
-        unit = np.eye(size).reshape(size, order, D)
-        return [_Rows(t_span, np.stack([unit, -unit], axis=1), Gaussian(np.zeros(size)))]
-    given = one.values if isinstance(one, Given) else one.factors
-    if max(given) >= order:
-        raise ValueError(
-            f"{one} gives {NAMES[max(given)]}, but conditions are on derivatives below the order {order} of the ODE"
-        )
-    if isinstance(one, Robin):
-        parts = {m: A if A.ndim else A * np.eye(D) for m, A in one.factors.items()}
-        sizes = {A.shape for A in parts.values()}
-        if len(sizes) > 1:
-            raise ValueError(f"the factors of {one} must have one shape (R, D), got {sizes}")
-        matrix = np.zeros((len(next(iter(parts.values()))), 1, order, D))
-        for m, A in parts.items():
-            matrix[:, 0, m] = A
-        return [_Rows((one.t,), matrix, _as_values("equals", one.equals, len(matrix)))]
-    found = []
-    for m, value in one.values.items():
-        components = list(range(D))
-        if isinstance(value, dict):
-            components, value = list(value), _of_components(value)
-            if not all(isinstance(i, int) and 0 <= i < D for i in components):
-                raise ValueError(f"components of {one} must be 0 to {D - 1}, got {components}")
-        matrix = np.zeros((len(components), 1, order, D))
-        matrix[np.arange(len(components)), 0, m, components] = 1.0
-        found.append(_Rows((one.t,), matrix, _as_values(NAMES[m], value, len(components))))
-    return found
-
-
-def _of_components(value: dict[int, Any]) -> Gaussian:
-    parts = [
-        x if isinstance(x, ScalarGaussian) else ScalarGaussian(as_float_array(f"component {i}", x))
-        for i, x in value.items()
-    ]
-    means = np.broadcast_arrays(*(part.mean for part in parts))
-    variances = np.stack(np.broadcast_arrays(*(part.cov for part in parts), means[0])[:-1], axis=-1)
-    cov = np.where(np.eye(len(parts), dtype=bool), variances[..., None], 0.0)
-    return Gaussian(np.stack(means, axis=-1), cov)
-
-
-def _as_values(name: str, value: Any, size: int) -> Gaussian:
-    if not isinstance(value, Gaussian):
-        mean = as_float_array(name, value)
-        value = Gaussian(mean if mean.ndim else np.full(size, float(mean)))
-    if value.mean.shape[-1] != size:
-        raise ValueError(f"{name} must have shape (..., {size}), got {value.mean.shape}")
-    return value
 
 
 def _given(matrix: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -497,10 +471,10 @@ def _check_number(counts: list[tuple[str, int]], order: int, D: int, P: int) -> 
     )
 
 
-def _check_rank(conditions: Conditions, counts: list[tuple[str, int]]) -> None:
+def _check_rank(matrix: np.ndarray, counts: list[tuple[str, int]]) -> None:
     """That no linear condition follows from, or contradicts, the others."""
-    L, *rest = conditions.matrix.shape
-    flat = conditions.matrix.reshape(L, int(np.prod(rest)))
+    L, *rest = matrix.shape
+    flat = matrix.reshape(L, int(np.prod(rest)))
     used = flat != 0
     different = used.any(axis=1).all() and (used.sum(axis=0) <= 1).all()  # no number in two rows
     if different or np.linalg.matrix_rank(flat) == L:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from probgeo._checks import as_float_array, as_seeds, as_whole_number, is_traced, one_of, page
-from probgeo.gaussian import Gaussian
+from probgeo.gaussian import Gaussian, covariance_factor
 
 if TYPE_CHECKING:
     import pandas
@@ -86,9 +86,13 @@ class Posterior(ABC):
         return False
 
     @classmethod
+    @abstractmethod
     def joined(cls, parts: Sequence[Any]) -> "Posterior":
         """Batches of one kind one after the other."""
-        return Joined(tuple(parts))
+
+    @abstractmethod
+    def moved(self, origin: np.ndarray) -> "Posterior":
+        """The same curves, each from another origin (B, D)."""
 
     def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
         """Means (n, D) at rows (member, t)."""
@@ -100,102 +104,16 @@ class Posterior(ABC):
         return np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
 
 
-@dataclass(frozen=True)
-class Changed(Posterior):
-    """Posteriors over curves that are other ones, in some way changed."""
+def balanced_factor(cov: np.ndarray) -> np.ndarray:
+    """A with A A' = cov (..., n, n), NaN where that is not finite.
 
-    posterior: Any
-
-    @property
-    def count(self) -> int:
-        return self.posterior.count
-
-    @property
-    def dimension(self) -> int:
-        return self.posterior.dimension
-
-
-@dataclass(frozen=True)
-class Moved(Changed):
-    """Posteriors over curves, each moved to another origin (B, D)."""
-
-    origin: np.ndarray
-
-    def nodes(self, member: int) -> np.ndarray:
-        return self.posterior.nodes(member)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Any]) -> "Moved":
-        inner = type(parts[0].posterior).joined([part.posterior for part in parts])
-        return cls(inner, np.concatenate([part.origin for part in parts]))
-
-    def take(self, members: np.ndarray) -> "Moved":
-        return Moved(self.posterior.take(members), self.origin[members])
-
-    def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        mean = self.posterior.mean(t, derivative)
-        return mean if derivative else self.origin[:, None] + mean
-
-    def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
-        mean = self.posterior.mean_at(member, t, derivative)
-        return mean if derivative else self.origin[member] + mean
-
-    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
-        return self.posterior.cov(s, t, derivative, source)
-
-    def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
-        return self.posterior.std(t, derivative, source)
-
-    def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        return self.posterior.boundary_columns(t, derivative)
-
-    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
-        draws = self.posterior.sample(rngs, n, t, orders)
-        at_origin = np.array([d == 0 for d in orders], dtype=float)[:, None, None]
-        return draws + at_origin * self.origin[:, None, None, None, :]
-
-
-@dataclass(frozen=True)
-class Joined(Posterior):
-    """Batches of posteriors, one after the other."""
-
-    parts: tuple[Posterior, ...]
-
-    @property
-    def count(self) -> int:
-        return sum(part.count for part in self.parts)
-
-    @property
-    def dimension(self) -> int:
-        return self.parts[0].dimension
-
-    def nodes(self, member: int) -> np.ndarray:
-        for part in self.parts:
-            if member < part.count:
-                return part.nodes(member)
-            member -= part.count
-        raise IndexError(f"there are {self.count} members")
-
-    def take(self, members: np.ndarray) -> "Joined":
-        first = np.cumsum([0] + [part.count for part in self.parts])
-        home = np.searchsorted(first, members, side="right") - 1
-        return Joined(tuple(self.parts[k].take(np.array([m - first[k]])) for k, m in zip(home, members, strict=True)))
-
-    def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        return np.concatenate([part.mean(t, derivative) for part in self.parts])
-
-    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
-        return np.concatenate([part.cov(s, t, derivative, source) for part in self.parts])
-
-    def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        return np.concatenate([part.boundary_columns(t, derivative) for part in self.parts])
-
-    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
-        left, draws = iter(rngs), []
-        for part in self.parts:
-            own = [next(left) for _ in range(part.count)]
-            draws.append(part.sample(own, n, t, orders))
-        return np.concatenate(draws)
+    Derivatives differ by orders of magnitude: it is correlations that are factorised.
+    """
+    std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
+    unit = np.where(std > 0, std, 1.0)
+    finite = np.isfinite(cov).all(axis=(-2, -1))[..., None, None]
+    factor = covariance_factor(np.where(finite, cov / (unit[..., :, None] * unit[..., None, :]), 0.0))
+    return np.where(finite, std[..., :, None] * factor, np.nan)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -313,21 +231,22 @@ class Curve:
             raise IndexError("this curve is not a batch")
         numbers = np.arange(self.posterior.count).reshape(self.batch_shape)
         chosen = np.asarray(numbers[index])
-        members: dict[str, Any] = {
-            one.name: value.reshape(numbers.size, *value.shape[len(self.batch_shape) :])[chosen]
-            for one in fields(self)
-            if isinstance(value := getattr(self, one.name), np.ndarray)
-        }
-        return replace(self, posterior=self.posterior.take(chosen.ravel()), **members)
+        flat = self.reshaped((numbers.size,))
+        own: dict[str, Any] = {name: value[chosen] for name, value in flat._arrays().items()}
+        return replace(self, posterior=self.posterior.take(chosen.ravel()), **own)
 
     def reshaped(self, batch_shape: tuple[int, ...]) -> Self:
         """The same members, along other axes."""
-        values: dict[str, Any] = {
-            one.name: np.reshape(value, (*batch_shape, *value.shape[len(self.batch_shape) :]))
-            for one in fields(self)
-            if isinstance(value := getattr(self, one.name), np.ndarray)
+        axes = len(self.batch_shape)
+        own: dict[str, Any] = {
+            name: np.reshape(x, (*batch_shape, *x.shape[axes:])) for name, x in self._arrays().items()
         }
-        return replace(self, **values)
+        return replace(self, **own)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """All that is known of the members beside their posterior, (*batch, ...)."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     def __len__(self) -> int:
         if not self.batch_shape:
@@ -391,12 +310,7 @@ class Curve:
         return values.reshape(*self.batch_shape, *times, *values.shape[2:])
 
     def _times(self, name: str, t: Any) -> np.ndarray:
-        times = as_float_array(name, t)
-        t0, t1 = self.t_span
-        slack = 1e-9 * (t1 - t0)
-        if np.any(times < t0 - slack) or np.any(times > t1 + slack):
-            raise ValueError(f"{name} must lie in [{t0:g}, {t1:g}], got {times}")
-        return np.clip(times, t0, t1)
+        return as_times(name, t, self.t_span)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -426,14 +340,9 @@ def joined_curves(parts: Sequence[Curve]) -> Curve:
     """Flat batches on one interval, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    kind = type(parts[0].posterior)
-    values: Any = {
-        one.name: np.concatenate([getattr(part, one.name) for part in parts])
-        for one in fields(parts[0])
-        if isinstance(getattr(parts[0], one.name), np.ndarray)
-    }
-    posterior = kind.joined([part.posterior for part in parts])
-    return type(parts[0])(posterior=posterior, t_span=parts[0].t_span, **values)
+    first = parts[0]
+    own: Any = {name: np.concatenate([getattr(part, name) for part in parts]) for name in first._arrays()}
+    return replace(first, posterior=type(first.posterior).joined([part.posterior for part in parts]), **own)
 
 
 def collected(parts: Sequence[tuple[np.ndarray, Curve]], batch_shape: tuple[int, ...]) -> Curve:
@@ -443,6 +352,15 @@ def collected(parts: Sequence[tuple[np.ndarray, Curve]], batch_shape: tuple[int,
     if np.any(members[1:] < members[:-1]):
         curve = curve[np.argsort(members)]
     return curve.reshaped(batch_shape)
+
+
+def as_times(name: str, t: Any, t_span: tuple[float, float], slack: float = 1e-9) -> np.ndarray:
+    """Times of the interval, which rounding may have moved a little outside."""
+    times, (t0, t1) = as_float_array(name, t), t_span
+    allowed = slack * (t1 - t0)
+    if np.any(times < t0 - allowed) or np.any(times > t1 + allowed):
+        raise ValueError(f"{name} must lie in [{t0:g}, {t1:g}], got {times}")
+    return np.clip(times, t0, t1)
 
 
 def _order(derivative: Any) -> int:
@@ -467,3 +385,20 @@ def warn(curve: Curve, what: str, stacklevel: int = 2) -> None:
         ConvergenceWarning,
         stacklevel=stacklevel + 1,
     )
+
+
+# Classes of earlier versions, which files name; like named tuples they are called with their parts.
+
+
+class Moved:
+    _fields = ("posterior", "origin")
+
+    def __new__(cls, posterior: Posterior, origin: np.ndarray) -> Any:
+        return posterior.moved(origin)
+
+
+class Joined:
+    _fields = ("parts",)
+
+    def __new__(cls, parts: Sequence[Posterior]) -> Any:
+        return type(parts[0]).joined(parts)

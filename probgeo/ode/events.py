@@ -7,7 +7,7 @@ state moves the time by dt = - grad g . e / g', and the state at the crossing by
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,10 +16,8 @@ import numpy as np
 from probgeo.functions import Field, as_field
 from probgeo.functions.in_numpy import derivative
 from probgeo.gaussian import Gaussian, ScalarGaussian
-from probgeo.ode.curve import Changed, Curve, Source, as_source
+from probgeo.ode.curve import Curve, Source, as_source
 from probgeo.ode.piecewise import PiecewisePosterior
-
-BETWEEN = 4  # times in every step at which signs are seen
 
 
 @dataclass(frozen=True)
@@ -123,46 +121,13 @@ class CurveWithEvents(Curve):
         return [int(known[:, k].sum(axis=1).max(initial=0)) for k in range(K)]
 
 
-@dataclass(frozen=True)
-class Stopped(Changed):
-    """Posteriors over curves that end at times of their own (B,), NaN afterwards."""
+class Stopped:
+    """A class of earlier versions, which files name; like named tuples it is called with its parts."""
 
-    ends: np.ndarray
+    _fields = ("posterior", "ends")
 
-    def nodes(self, member: int) -> np.ndarray:
-        nodes, end = self.posterior.nodes(member), self.ends[member]
-        return np.append(nodes[nodes < end], end)
-
-    def take(self, members: np.ndarray) -> "Stopped":
-        return Stopped(self.posterior.take(members), self.ends[members])
-
-    @classmethod
-    def joined(cls, parts: Any) -> "Stopped":
-        inner = PiecewisePosterior.joined([part.posterior for part in parts])
-        return cls(inner, np.concatenate([part.ends for part in parts]))
-
-    def _cut(self, values: np.ndarray, *times: np.ndarray, axis: int = 1) -> np.ndarray:
-        """NaN where a time (T,), along an axis of values (B, ..., T, ...), is too late."""
-        slack = self.ends + 1e-12 * np.abs(self.ends)
-        late = np.any([t > slack[:, None] for t in times], axis=0)
-        shape = [1] * values.ndim
-        shape[0], shape[axis] = late.shape
-        return np.where(late.reshape(shape), np.nan, values)
-
-    def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        return self._cut(self.posterior.mean(t, derivative), t)
-
-    def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
-        return self._cut(self.posterior.cov(s, t, derivative, source), s, t)
-
-    def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
-        return self._cut(self.posterior.std(t, derivative, source), t)
-
-    def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        return self._cut(self.posterior.boundary_columns(t, derivative), t)
-
-    def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
-        return self._cut(self.posterior.sample(rngs, n, t, orders), t, axis=3)
+    def __new__(cls, posterior: PiecewisePosterior, ends: np.ndarray) -> Any:
+        return replace(posterior, ends=ends)
 
 
 def with_events(curve: Curve, events: tuple[Event, ...], order: int) -> CurveWithEvents:
@@ -189,7 +154,7 @@ def with_events(curve: Curve, events: tuple[Event, ...], order: int) -> CurveWit
         at_end[member[final], 1] = variances[where][final].sum(axis=1)
     shape = curve.batch_shape
     own = {name: getattr(curve, name) for name in Curve.__dataclass_fields__}
-    own["posterior"] = Stopped(posterior, ends)
+    own["posterior"] = replace(posterior, ends=ends)
     return CurveWithEvents(
         **own,
         times=times.reshape(*shape, K, most),
@@ -215,13 +180,14 @@ def _states(posterior: Any, order: int, member: np.ndarray, t: np.ndarray) -> np
 
 def _crossings(posterior: PiecewisePosterior, event: Event, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Members and times (n,) of all crossings, in order."""
-    s = np.arange(BETWEEN) / BETWEEN
+    between = 4  # times in every step at which signs are seen
+    s = np.arange(between) / between
     last = posterior.offsets[1:] - 1
     left = np.delete(np.arange(len(posterior.t)), last)
     inside = posterior.t[left][:, None] + np.diff(posterior.t)[left][:, None] * s
     sizes = np.diff(posterior.offsets) - 1
-    t = np.insert(inside.ravel(), np.cumsum(sizes) * BETWEEN, posterior.t[last])
-    member = np.repeat(np.arange(len(sizes)), sizes * BETWEEN + 1)
+    t = np.insert(inside.ravel(), np.cumsum(sizes) * between, posterior.t[last])
+    member = np.repeat(np.arange(len(sizes)), sizes * between + 1)
 
     def g(t: np.ndarray, member: np.ndarray) -> np.ndarray:
         return event.values(t, _states(posterior, order, member, t), member)

@@ -21,8 +21,6 @@ from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import ConditionedProblem, Problem
 from probgeo.ragged import elements_of, members_of
 
-SETTLED = 1e-2  # length of a step in standard deviations that is not worth another
-
 
 class _Seen(NamedTuple):
     """What the data say of xi, where a problem was solved: of each member.
@@ -43,7 +41,7 @@ def fitted(problem: Problem | ConditionedProblem, solver: Any, guess: Any, data:
     R = 0 if columns is None else columns.shape[-1]
     best, step, cost, share = np.zeros((B, R)), np.zeros((B, R)), np.full(B, np.inf), np.ones(B)
     evaluations, unsettled = np.zeros(problem.batch_shape, dtype=np.int64), np.ones(B, dtype=bool)
-    xi = best
+    xi, settled = best, 1e-2  # length of a step in standard deviations that is not worth another
     for _ in range(1 + solver.iterations):
         curve = solver.solve(problem.moved(xi), guess)
         evaluations = evaluations + curve.n_evaluations
@@ -55,26 +53,17 @@ def fitted(problem: Problem | ConditionedProblem, solver: Any, guess: Any, data:
         best, step = (np.where(better[:, None], *pair) for pair in ((xi, best), (ahead, step)))
         cost = np.where(better, seen.cost, cost)
         share = np.where(better, 1.0, share / 4)
-        unsettled = np.where(better, length > SETTLED, unsettled & np.isfinite(cost))
-        if not unsettled.any() or share[unsettled].max() < SETTLED:
+        unsettled = np.where(better, length > settled, unsettled & np.isfinite(cost))
+        if not unsettled.any() or share[unsettled].max() < settled:
             break
         xi = np.where(unsettled[:, None], best + share[:, None] * step, best)
-        if problem.count and np.all(curve.converged) and not _is_initial(problem):
+        if np.all(curve.converged) and not (isinstance(problem, Problem) and problem.kind == "initial"):
             guess = curve
     if not np.array_equal(xi, best):
         curve = solver.solve(problem.moved(best), guess)
         seen = _seen(problem, curve, best, data)
-    return _posterior(problem, curve, seen, _status(curve, unsettled), evaluations)
-
-
-def _is_initial(problem: Problem | ConditionedProblem) -> bool:
-    return isinstance(problem, Problem) and problem.kind == "initial"
-
-
-def _status(curve: Curve, unsettled: np.ndarray) -> np.ndarray:
-    """That of the solver, unless the search has not settled."""
-    lost = unsettled.reshape(curve.batch_shape)
-    return np.where(lost & (curve.status == OK), UNSETTLED, curve.status)
+    lost = unsettled.reshape(curve.batch_shape) & (curve.status == OK)
+    return _posterior(problem, curve, seen, np.where(lost, UNSETTLED, curve.status), evaluations)
 
 
 def _seen(problem: Problem | ConditionedProblem, curve: Curve, xi: np.ndarray, data: Data) -> _Seen:

@@ -50,10 +50,7 @@ def sample_states(samples: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.nd
 
     At shares s (n,) of the interval, each (B, n, D): cubic Hermite pieces, slopes by differences.
     """
-    steps = samples.shape[1] - 1
-    slopes = np.empty_like(samples)
-    slopes[:, 1:-1] = 0.5 * (samples[:, 2:] - samples[:, :-2])
-    slopes[:, 0], slopes[:, -1] = samples[:, 1] - samples[:, 0], samples[:, -1] - samples[:, -2]
+    steps, slopes = samples.shape[1] - 1, np.gradient(samples, axis=1)
     piece = np.clip(np.floor(s * steps).astype(int), 0, steps - 1)
     y0, rise = samples[:, piece], samples[:, piece + 1] - samples[:, piece]
     m0, m1 = slopes[:, piece], slopes[:, piece + 1]

@@ -1,17 +1,18 @@
 """Curves inside a program of JAX: `solve_ivp` and `solve_bvp` under `jit`, `vmap` and `grad`.
 
-While JAX traces, numbers are not known; a callback solves the problem when they are. Axes that
-`vmap` adds are axes of the batch, so that all of its members are solved at a time.
+While JAX traces, numbers are not known; a callback solves the problem when they are. Axes that `vmap` adds are axes of
+the batch, so that all of its members are solved at a time.
 
-Derivatives are those of the implicit function theorem. With data and parameters x, the mean moves
-by dy(t) = S(t) dx, where the columns of S solve the ODE linearised along the curve. A solver knows
-them already: they are how the curve moves with uncertain data, for data of unit covariance, and
-with the parameters.
+Derivatives are those of the implicit function theorem. With data and parameters x, the mean moves by dy(t) = S(t) dx,
+where the columns of S solve the ODE linearised along the curve. A solver knows them already: they are how the curve
+moves with uncertain data, for data of unit covariance, and with the parameters.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,13 +24,10 @@ from jax.custom_derivatives import SymbolicZero
 from probgeo._checks import as_t_span, is_traced
 from probgeo.functions import as_field
 from probgeo.gaussian import Gaussian, covariance_factor
-from probgeo.ode.curve import OK, Curve, Source, as_source
+from probgeo.ode.curve import OK, Curve, Source, as_source, as_times, warn
 from probgeo.ode.fit import fitted
 from probgeo.ode.observed import Data, as_data_along
-from probgeo.ode.problem import Kind, as_data, common_shape
-from probgeo.ode.statement import Solved, Statement, as_times, at_times
-
-WHOLE = ("status", "n_evaluations")  # diagnostics that are whole numbers
+from probgeo.ode.problem import Kind, Problem, as_data, common_shape
 
 
 class Inputs(NamedTuple):
@@ -44,26 +42,125 @@ class Inputs(NamedTuple):
     leaves: tuple
 
 
-def traced_initial(f: Callable, t_span: Any, data: dict[str, Any], solver: Any, args: Any, seen: Any = None) -> Any:
-    """What `solve_ivp` returns for numbers that are not known yet; `seen`: data along the curve."""
-    curve = _traced(f, t_span, data, solver, None, args, "initial", order=len(data))
-    return curve.given(seen)
+@dataclass(eq=False)
+class Statement:
+    """All of a problem but its numbers, and the solutions for numbers that it had lately.
+
+    `as_args` puts leaves together, `leaf_axes` are the axes of leaves of one member. Of a `curve` that is known
+    already, only times are to come.
+    """
+
+    t_span: tuple[float, float]
+    f: Any = None
+    kind: Kind = "initial"
+    order: int = 0
+    solver: Any = None
+    guess: Any = None
+    as_args: Any = None
+    leaf_axes: tuple[int, ...] = ()
+    curve: Curve | None = None
+    _solved: OrderedDict = field(default_factory=OrderedDict)
+    _lock: Any = field(default_factory=threading.Lock)
+
+    def solve(self, means: Sequence[np.ndarray], leaves: Sequence[np.ndarray], by_data: bool, by_args: bool) -> Curve:
+        """The solution, with columns S by data and parameters if they are wanted."""
+        if self.curve is not None:
+            return self.curve
+        key = tuple((x.shape, x.tobytes()) for x in (*means, *leaves))
+        with self._lock:
+            for known in ((by_data, by_args), (True, False), (True, True)):
+                if known >= (by_data, by_args) and (known, key) in self._solved:
+                    return self._solved[known, key]
+        curve = self.solver.solve(self.problem(means, leaves, by_data, by_args), self.guess)
+        warn(curve, "solutions")
+        with self._lock:
+            self._solved[(by_data, by_args), key] = curve
+            while len(self._solved) > 4:  # a program asks for few numbers in turn
+                self._solved.popitem(last=False)
+        return curve
+
+    def problem(
+        self, means: Sequence[np.ndarray], leaves: Sequence[np.ndarray], by_data: bool, by_args: bool
+    ) -> Problem:
+        """With numbers; data of unit covariance if derivatives by them are wanted."""
+        own = [x.shape[x.ndim - k :] for x, k in zip(leaves, self.leaf_axes, strict=True)]
+        lead = [x.shape[: x.ndim - len(shape)] for x, shape in zip(leaves, own, strict=True)]
+        batch, D = np.broadcast_shapes(*lead, *(mean.shape[:-1] for mean in means)), means[0].shape[-1]
+        rows = [np.broadcast_to(mean, (*batch, D)).reshape(-1, D) for mean in means]
+        values = np.stack(rows, axis=1).astype(float)
+        args = self.as_args([np.broadcast_to(x, batch + shape) for x, shape in zip(leaves, own, strict=True)])
+        f = as_field(self.f, self.order, D, args=args, batch_shape=batch)
+        unit = np.broadcast_to(np.eye(D), (*values.shape, D)).copy() if by_data else None
+        return Problem(
+            f, *self.t_span, self.order, self.kind, values, unit, batch, with_args=by_args and f.n_parameters > 0
+        )
 
 
-def traced_boundary(
-    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, guess: Any, args: Any, seen: Any = None
+def traced(
+    f: Callable, t_span: Any, data: dict[str, Any], kind: Kind, solver: Any, guess: Any, args: Any, seen: Any
 ) -> Any:
-    """What `solve_bvp` returns for numbers that are not known yet; `seen`: data along the curve."""
-    return _traced(f, t_span, data, solver, guess, args, "boundary", order=2).given(seen)
+    """What `solve_ivp` and `solve_bvp` return for numbers that are not known yet; `seen`: data along the curve."""
+    gaussians = {name: as_data(name, value) for name, value in data.items()}
+    *batch, D = common_shape({name: g.mean.shape for name, g in gaussians.items()})
+    leaves, tree = jax.tree.flatten(args)
+    for leaf in leaves:
+        if np.shape(leaf)[: len(batch)] != tuple(batch):
+            raise ValueError(
+                f"the arrays in args must have the batch axes {tuple(batch)} of the values in "
+                f"front, got shape {np.shape(leaf)}"
+            )
+    zeros = [np.zeros((1, *np.shape(x)[len(batch) :]), jnp.result_type(x)) for x in leaves]
+    as_args, order = partial(jax.tree.unflatten, tree), len(data)
+    as_field(f, order, D, args=as_args(zeros), batch_shape=(1,))  # so that f is checked
+    if is_traced(guess):
+        raise TypeError("guess must be known: inside jit, vmap or grad it cannot be traced")
+    dtype = jnp.result_type(float, *[g.mean for g in gaussians.values()], *leaves)
+
+    def as_arrays(given: list, *shape: int) -> tuple:
+        return tuple(jnp.broadcast_to(jnp.asarray(x, dtype), (*batch, *shape)) for x in given)
+
+    covs: list = [g.cov for g in gaussians.values()]
+    uncertain = any(is_traced(cov) or np.any(cov) for cov in covs)
+    if seen is not None and uncertain:
+        raise TypeError(
+            "data along curves with uncertain initial or boundary values are not available "
+            "inside JAX: give values that are certain, differentiate by these too, and add "
+            "the log of their prior density to log_likelihood"
+        )
+    span = as_t_span(t_span)
+    along = None if seen is None else as_data_along(seen, span, order, D)
+    axes = tuple(np.ndim(leaf) - len(batch) for leaf in leaves)
+    statement = Statement(span, f, kind, order, solver, guess, as_args, axes)
+    means = as_arrays([g.mean for g in gaussians.values()], D)
+    return TracedCurve(
+        statement, Inputs(means, as_arrays(covs, D, D) if uncertain else (), tuple(map(jnp.asarray, leaves))), along
+    )
+
+
+def at_traced_times(curve: Curve) -> "TracedCurve":
+    """What a curve answers inside a program of JAX whose times are not known yet."""
+    shape = np.zeros((*curve.batch_shape, curve.dimension))  # says no more than that
+    return TracedCurve(Statement(curve.t_span, curve=curve), Inputs((jnp.asarray(shape),), (), ()))
+
+
+def _diagnostic(name: str) -> Any:
+    """An attribute (*batch,) of the solution."""
+
+    def answer(curve: "TracedCurve") -> jax.Array:
+        inputs = curve._inputs
+        if name in WHOLE:  # does not move with the inputs
+            inputs = jax.lax.stop_gradient(inputs)
+        return ask(curve._statement, ("diagnostic", name), (), inputs.means, inputs.leaves)[0]
+
+    return property(answer)
 
 
 @jax.tree_util.register_pytree_node_class
 class TracedCurve:
     """A posterior over curves inside a program of JAX: what it says are arrays of JAX.
 
-    It can be returned from a program, and then answers outside of it; `solved()` is then the
-    `Curve` itself. Means have derivatives with respect to data, parameters and times, error bars
-    only with respect to the covariances of the data.
+    It can be returned from a program, and then answers outside of it; `solved()` is then the `Curve` itself. Means have
+    derivatives with respect to data, parameters and times, error bars only with respect to the covariances of the data.
 
     Attributes
     ----------
@@ -80,6 +177,9 @@ class TracedCurve:
     True
     """
 
+    status, n_evaluations = _diagnostic("status"), _diagnostic("n_evaluations")
+    residual, scale, log_evidence = map(_diagnostic, ("residual", "scale", "log_evidence"))
+
     def __init__(self, statement: Statement, inputs: Inputs, data: Data | None = None) -> None:
         self._statement, self._inputs, self._data = statement, inputs, data
         self.t_span = statement.t_span
@@ -95,19 +195,6 @@ class TracedCurve:
             data = replace(data, x=seen[0], noise=seen[1])
         return cls(statement, Inputs(*inputs), data)
 
-    def given(self, seen: Any) -> "TracedCurve":
-        """The same curve, with data along it."""
-        if seen is None:
-            return self
-        if self._inputs.covs:
-            raise TypeError(
-                "data along curves with uncertain initial or boundary values are not available "
-                "inside JAX: give values that are certain, differentiate by these too, and add "
-                "the log of their prior density to log_likelihood"
-            )
-        data = as_data_along(seen, self.t_span, self._statement.order, self.dimension)
-        return TracedCurve(self._statement, self._inputs, data)
-
     @property
     def batch_shape(self) -> tuple[int, ...]:
         return self._inputs.means[0].shape[:-1]
@@ -118,50 +205,24 @@ class TracedCurve:
 
     def mean(self, t: Any, derivative: int = 0) -> jax.Array:
         """Posterior mean at time(s) `t`, shape (..., *t.shape, D)."""
-        times, shape = self._times("t", t)
-        means, _, leaves = self._inputs
-        values = mean_of(self._statement, derivative, times, means, leaves)
-        return values.reshape(*self.batch_shape, *shape, self.dimension)
+        times = self._times("t", t)
+        values = self._ask(("mean", derivative), times.reshape(-1))[0]
+        return values.reshape(*self.batch_shape, *times.shape, self.dimension)
 
     def cov(self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total") -> jax.Array:
         """Covariance of derivative[0] at `s` with derivative[1] at `t`: (..., *shape, D, D)."""
-        total: Any = 0.0
-        if as_source(source) != "boundary":
-            total += self._error_bars(s, t, derivative, "numerical")
-        if source != "numerical":
-            total += self._boundary(s, t, derivative)
-        return total
-
-    def _error_bars(self, s: Any, t: Any, derivative: tuple[int, int], source: str) -> jax.Array:
-        """Covariances that the solver knows."""
-        first, second, shape = self._pairs(s, t)
-        means, _, leaves = self._inputs
-        found = covariance_of(self._statement, (derivative, source), first, second, means, leaves)
-        return found.reshape(*self.batch_shape, *shape, self.dimension, self.dimension)
-
-    def _boundary(self, s: Any, t: Any, derivative: tuple[int, int]) -> jax.Array:
-        """What the covariances of the data make of the curve's: sum_c S_c(s) cov_c S_c(t)'."""
-        first, second, shape = self._pairs(s, t)
-        (means, covs, leaves), D = self._inputs, self.dimension
-        total = jnp.zeros((*self.batch_shape, first.size, D, D), jnp.result_type(*means))
-        if covs:
-            left, right = (
-                columns_of(self._statement, (d, False), x, means, leaves)[1]
-                for x, d in zip((first, second), derivative, strict=True)
-            )
-            for c, cov in enumerate(covs):
+        first, second = jnp.broadcast_arrays(self._times("s", s), self._times("t", t))
+        pairs, D = (first.reshape(-1), second.reshape(-1)), self.dimension
+        total = jnp.zeros((*self.batch_shape, first.size, D, D), jnp.result_type(*self._inputs.means))
+        known = self._statement.curve is not None  # with all its uncertainty; else that of the data is an input
+        if as_source(source) != "boundary" or known:
+            total += self._ask(("cov", derivative, source if known else "numerical"), *pairs)[0]
+        if source != "numerical" and self._inputs.covs:  # sum_c S_c(s) cov_c S_c(t)'
+            left, right = (self._ask(("spread", d), x)[1] for x, d in zip(pairs, derivative, strict=True))
+            for c, cov in enumerate(self._inputs.covs):
                 S, R = (x[..., c * D : (c + 1) * D] for x in (left, right))
                 total += jnp.einsum("...tij,...jk,...tlk->...til", S, cov, R)
-        return total.reshape(*self.batch_shape, *shape, D, D)
-
-    def _pairs(self, s: Any, t: Any) -> tuple[jax.Array, jax.Array, tuple[int, ...]]:
-        """Pairs of times in two rows, and the shape they had."""
-        shape = np.broadcast_shapes(np.shape(s), np.shape(t))
-        first, second = (
-            jnp.broadcast_to(self._times(name, x)[0].reshape(np.shape(x)), shape).reshape(-1)
-            for name, x in (("s", s), ("t", t))
-        )
-        return first, second, shape
+        return total.reshape(*self.batch_shape, *first.shape, D, D)
 
     def std(self, t: Any, derivative: int = 0, source: Source = "total") -> jax.Array:
         """Posterior standard deviation at time(s) `t`, shape (..., *t.shape, D)."""
@@ -176,16 +237,8 @@ class TracedCurve:
         return Gaussian.unchecked(self.mean(t, derivative), cov)
 
     @property
-    def status(self) -> jax.Array:
-        return self._diagnostic("status")
-
-    @property
     def converged(self) -> jax.Array:
         return self.status == OK
-
-    @property
-    def log_evidence(self) -> jax.Array:
-        return self._diagnostic("log_evidence")
 
     @property
     def log_likelihood(self) -> jax.Array | None:
@@ -203,124 +256,157 @@ class TracedCurve:
         n = missed.shape[-1]
         return -0.5 * (scaled**2).sum(axis=(-2, -1)) - volume - 0.5 * n * math.log(2 * math.pi)
 
-    @property
-    def n_evaluations(self) -> jax.Array:
-        return self._diagnostic("n_evaluations")
-
-    @property
-    def residual(self) -> jax.Array:
-        return self._diagnostic("residual")
-
-    @property
-    def scale(self) -> jax.Array:
-        return self._diagnostic("scale")
-
     def solved(self) -> Curve:
         """The `Curve`, outside of programs, where the numbers are known."""
-        means, covs, leaves = self._inputs
-        if is_traced(*means, *covs, *leaves):
+        if is_traced(*jax.tree.leaves(self._inputs)):
             raise TypeError("solved() is for curves outside of jit, vmap and grad")
-        arrays = [[np.asarray(x) for x in part] for part in self._inputs]
-        problem = self._statement.problem(arrays[0], arrays[2], bool(covs), False)
+        means, covs, leaves = ([np.asarray(x) for x in part] for part in self._inputs)
+        statement = self._statement
+        problem = statement.problem(means, leaves, bool(covs), False)
         if covs:
-            factors = [covariance_factor(cov.astype(float)) for cov in arrays[1]]
-            spread = np.stack([x.reshape(-1, *x.shape[-2:]) for x in factors], axis=1)
-            problem = replace(problem, spread=spread)
+            factors = [covariance_factor(cov.astype(float)) for cov in covs]
+            problem = replace(problem, spread=np.stack([x.reshape(-1, *x.shape[-2:]) for x in factors], axis=1))
         if self._data is not None:
-            return fitted(problem, self._statement.solver, self._statement.guess, self._data)
-        return self._statement.solver.solve(problem, self._statement.guess)
+            return fitted(problem, statement.solver, statement.guess, self._data)
+        return statement.solver.solve(problem, statement.guess)
 
     def __repr__(self) -> str:
         t0, t1 = self.t_span
         batch = f", batch={self.batch_shape}" if self.batch_shape else ""
         return f"TracedCurve(t=[{t0:g}, {t1:g}], dimension={self.dimension}{batch})"
 
-    def _diagnostic(self, name: str) -> jax.Array:
-        means, _, leaves = self._inputs
-        if name in WHOLE:  # does not move with the inputs
-            return _attribute(self._statement, name, *jax.lax.stop_gradient((means, leaves)))
-        return _real_attribute(self._statement, name, means, leaves)
+    def _ask(self, question: tuple, *times: jax.Array) -> list[jax.Array]:
+        return ask(self._statement, question, times, self._inputs.means, self._inputs.leaves)
 
-    def _times(self, name: str, t: Any) -> tuple[Any, tuple[int, ...]]:
-        """Times in one row, checked if they are known, and the shape they had."""
-        dtype = jnp.result_type(*self._inputs.means)
+    def _times(self, name: str, t: Any) -> jax.Array:
+        """Times, checked if they are known."""
         times = t if is_traced(t) else as_times(name, t, self.t_span)
-        return jnp.asarray(times, dtype).reshape(-1), np.shape(times)
-
-
-class _KnownCurve(TracedCurve):
-    """A curve that is known, at times that are not."""
-
-    def __init__(self, curve: Curve) -> None:
-        shape = np.zeros((*curve.batch_shape, curve.dimension))  # says no more than that
-        super().__init__(Solved(curve), Inputs((jnp.asarray(shape),), (), ()))
-
-    def cov(self, s: Any, t: Any, derivative: tuple[int, int] = (0, 0), source: Source = "total") -> jax.Array:
-        return self._error_bars(s, t, derivative, source)
-
-
-def at_traced_times(curve: Curve) -> TracedCurve:
-    """What a curve answers inside a program of JAX whose times are not known yet."""
-    return _KnownCurve(curve)
-
-
-def _traced(
-    f: Callable, t_span: Any, data: dict[str, Any], solver: Any, guess: Any, args: Any, kind: Kind, order: int
-) -> TracedCurve:
-    gaussians = {name: as_data(name, value) for name, value in data.items()}
-    *batch, D = common_shape({name: g.mean.shape for name, g in gaussians.items()})
-    leaves, tree = jax.tree.flatten(args)
-    for leaf in leaves:
-        if np.shape(leaf)[: len(batch)] != tuple(batch):
-            raise ValueError(
-                f"the arrays in args must have the batch axes {tuple(batch)} of the values in "
-                f"front, got shape {np.shape(leaf)}"
-            )
-    zeros = [np.zeros((1, *np.shape(x)[len(batch) :]), jnp.result_type(x)) for x in leaves]
-    as_args = partial(jax.tree.unflatten, tree)
-    as_field(f, order, D, args=as_args(zeros), batch_shape=(1,))  # so that f is checked
-    if is_traced(guess):
-        raise TypeError("guess must be known: inside jit, vmap or grad it cannot be traced")
-    dtype = jnp.result_type(float, *[g.mean for g in gaussians.values()], *leaves)
-    means = [jnp.broadcast_to(jnp.asarray(g.mean, dtype), (*batch, D)) for g in gaussians.values()]
-    covs: list = []
-    if any(is_traced(g.cov) or np.any(g.cov) for g in gaussians.values()):
-        shape = (*batch, D, D)
-        covs = [jnp.broadcast_to(jnp.asarray(g.cov, dtype), shape) for g in gaussians.values()]
-    axes = tuple(np.ndim(leaf) - len(batch) for leaf in leaves)
-    statement = Statement(f, as_t_span(t_span), kind, order, solver, guess, (as_args, axes))
-    arrays = tuple(jnp.asarray(leaf) for leaf in leaves)
-    return TracedCurve(statement, Inputs(tuple(means), tuple(covs), arrays))
+        return jnp.asarray(times, jnp.result_type(*self._inputs.means))
 
 
 # --- what a program asks of a curve: one callback each ----------------------------------------
 
+# What a posterior answers at times (T,), each (B, T, ...). The first R of its columns belong to the inputs, and come
+# with the mean, so that one solve is enough for both.
+ANSWERS: dict[str, Callable] = {
+    "mean": lambda p, R, t, d: [p.mean(t, d)],
+    "slopes": lambda p, R, t, d, by_args: [p.mean(t, d), p.boundary_columns(t, d)[..., :R]],
+    "spread": lambda p, R, t, d: [p.mean(t, d), p.boundary_columns(t, d)[..., :R]],
+    "cov": lambda p, R, s, t, orders, source: [p.cov(s, t, orders, source)],
+}
+NOT_DIFFERENTIABLE = {
+    "slopes": "second derivatives",
+    "spread": "error bars",
+    "cov": "error bars",
+    "diagnostic": "diagnostics",
+}
+WHOLE = ("status", "n_evaluations")  # diagnostics that are whole numbers
 
-def _callback(answer: Callable, outputs: Any, times: tuple, means: tuple, leaves: tuple) -> Any:
-    """answer(times, means, leaves) on arrays of NumPy, as a part of a program.
 
-    Times (T,) get the axes of the batch in front, of length one, and so does everything under
-    `vmap`: leading axes always broadcast.
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def ask(statement: Statement, question: tuple, times: tuple, means: tuple, leaves: tuple) -> list[jax.Array]:
+    """Answers (*batch, T, ...) to a question (name, options) about the curve at times (T,), by one callback.
+
+    Times get the axes of the batch in front, of length one, and so does everything under `vmap`: leading axes always
+    broadcast.
     """
-    axes = means[0].ndim - 1
-    given = (tuple(t.reshape((1,) * axes + t.shape) for t in times), means, leaves)
+    name, *options = question
+    *batch, D = means[0].shape
+    by_args = name == "slopes" and options[1]
+    R = D * len(means) + (sum(_sizes(statement, leaves)) if by_args else 0)
+    dtype: Any = jnp.result_type(*means)
+    if name == "diagnostic":
+        shapes: list[tuple] = [tuple(batch)]
+        dtype = np.dtype(np.int32) if options[0] in WHOLE else dtype
+    else:
+        each: list[tuple] = [(D,)] if name == "mean" else [(D, D)] if name == "cov" else [(D,), (D, R)]
+        shapes = [(*batch, times[0].size, *shape) for shape in each]
+
+    def answer(times: tuple, means: tuple, leaves: tuple) -> list[np.ndarray]:
+        curve = statement.solve(means, leaves, name in ("slopes", "spread"), by_args)
+        if name == "diagnostic":
+            return [getattr(curve, options[0])]
+        return _at_times(curve, times, lambda p, *t: ANSWERS[name](p, R, *t, *options))
+
+    given = (tuple(t.reshape((1,) * len(batch) + t.shape) for t in times), means, leaves)
     types = jax.tree.map(lambda x: np.dtype(x.dtype), given)
-    wanted = jax.tree.map(lambda x: np.dtype(x.dtype), outputs)
 
     def host(arrays: Any) -> Any:
         out = answer(*jax.tree.map(lambda x, dtype: _unpacked(np.asarray(x), dtype), arrays, types))
-        return jax.tree.map(lambda x, dtype: _packed(np.asarray(x, dtype)), out, wanted)
+        return [_packed(np.asarray(x, dtype)) for x in out]
 
-    packed = jax.tree.map(lambda x: jax.eval_shape(_packed, x), outputs)
+    packed = [jax.eval_shape(_packed, jax.ShapeDtypeStruct(shape, dtype)) for shape in shapes]
     out = jax.pure_callback(host, packed, jax.tree.map(_packed, given), vmap_method="expand_dims")
-    return jax.tree.map(_unpacked, out, wanted)
+    return [_unpacked(x, dtype) for x in out]
+
+
+@partial(ask.defjvp, symbolic_zeros=True)
+def _ask_jvp(statement: Statement, question: tuple, primals: tuple, tangents: tuple) -> tuple:
+    """Of means dy(t) = S(t) d(data, args) + y'(t) dt: linear in the tangents, so that it can be reversed."""
+    (name, *options), (times, means, leaves), (dtimes, dmeans, dleaves) = question, primals, tangents
+    flat = [
+        dx if isinstance(dx, SymbolicZero) else dx.reshape(*dx.shape[: dx.ndim - k], -1)
+        for x, dx, k in zip(leaves, dleaves, statement.leaf_axes, strict=True)
+        if _is_real(x)
+    ]
+    moves = [*dmeans, *flat]
+    moving = [not isinstance(dx, SymbolicZero) for dx in moves]
+    in_time = any(not isinstance(dt, SymbolicZero) for dt in dtimes)
+    if name in NOT_DIFFERENTIABLE and (any(moving) or in_time):
+        raise NotImplementedError(
+            f"{NOT_DIFFERENTIABLE[name]} of a curve have no derivatives with respect to data, parameters and times: "
+            "use jax.lax.stop_gradient, or differentiate means only"
+        )
+    if not any(moving):
+        out = ask(statement, question, times, means, leaves)
+        change = [jnp.zeros_like(x) for x in out]
+    else:
+        by_args = any(moving[len(means) :])
+        values, S = ask(statement, ("slopes", *options, by_args), times, means, leaves)
+        out, change = [values], [jnp.zeros_like(values)]
+        sizes = [x.shape[-1] for x in means] + _sizes(statement, leaves)
+        for dx, size, end, moves_here in zip(moves, sizes, np.cumsum(sizes), moving, strict=True):
+            if moves_here:
+                part = S[..., end - size : end]
+                change[0] += jnp.einsum("...tij,...j->...ti", part, dx.astype(values.dtype))
+    if in_time:
+        rates = ask(statement, ("mean", options[0] + 1), times, means, leaves)[0]
+        change[0] += rates * dtimes[0][:, None]
+    return out, change
+
+
+def _is_real(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _sizes(statement: Statement, leaves: tuple) -> list[int]:
+    """How many parameters of one member each array of real numbers holds."""
+    axes = statement.leaf_axes
+    return [int(np.prod(x.shape[x.ndim - k :])) for x, k in zip(leaves, axes, strict=True) if _is_real(x)]
+
+
+def _at_times(curve: Curve, times: tuple[np.ndarray, ...], answers: Callable) -> list[np.ndarray]:
+    """answers(posterior, *times (T,)), each (B, T, ...), in the axes that curve and times (..., T) share."""
+    # single precision may have moved them
+    times = tuple(as_times("t", t, curve.t_span, slack=1e-6) for t in times)
+    shared = np.broadcast_shapes(curve.batch_shape, *[t.shape[:-1] for t in times])
+    everyone = np.arange(curve.posterior.count).reshape(curve.batch_shape)
+    members = np.broadcast_to(everyone, shared).ravel()
+    if all(t.size == t.shape[-1] for t in times):
+        values = [x[members] for x in answers(curve.posterior, *[t.ravel() for t in times])]
+    else:
+        rows = [np.broadcast_to(t, shared + t.shape[-1:]).reshape(-1, t.shape[-1]) for t in times]
+        own = [curve.posterior.take(np.array([m])) for m in members]
+        each = [answers(p, *t) for p, *t in zip(own, *rows, strict=True)]
+        values = [np.concatenate(parts) for parts in zip(*each, strict=True)]
+    return [x.reshape(*shared, *x.shape[1:]) for x in values]
 
 
 def _packed(x: Any) -> Any:
     """Numbers of 64 bits as pairs of 32 bits, along a new last axis.
 
-    Callbacks may run in a thread where JAX does not know that it was told to compute with 64 bits,
-    and rounds what they get and return.
+    Callbacks may run in a thread where JAX does not know that it was told to compute with 64 bits, and rounds what they
+    get and return.
     """
     if x.dtype.itemsize < 8:
         return x
@@ -336,137 +422,3 @@ def _unpacked(x: Any, dtype: np.dtype) -> Any:
     if isinstance(x, np.ndarray):
         return np.array(x, order="C").view(dtype)[..., 0]
     return jax.lax.bitcast_convert_type(x, dtype)
-
-
-def _along(
-    statement: Statement,
-    questions: list[tuple[Callable, tuple[int, ...]]],
-    times: tuple[jax.Array, ...],
-    means: tuple,
-    leaves: tuple,
-    columns: tuple[bool, bool] = (False, False),
-) -> list[jax.Array]:
-    """Answers (*batch, T, ...) to question(posterior, *times (T,)), of which the shapes are given.
-
-    `columns`: whether the curve is to know how it moves with its data, and with its parameters.
-    """
-    dtype, lead = jnp.result_type(*means), (*means[0].shape[:-1], times[0].size)
-    outputs = [jax.ShapeDtypeStruct((*lead, *shape), dtype) for _, shape in questions]
-
-    def answers(times: tuple, means: tuple, leaves: tuple) -> list[np.ndarray]:
-        curve = statement.solve(means, leaves, *columns)
-        return [at_times(curve, times, question) for question, _ in questions]
-
-    return _callback(answers, outputs, times, means, leaves)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def mean_of(statement: Statement, derivative: int, t: jax.Array, means: tuple, leaves: tuple) -> jax.Array:
-    """The mean (*batch, T, D)."""
-    question = lambda p, t: p.mean(t, derivative), means[0].shape[-1:]
-    return _along(statement, [question], (t,), means, leaves)[0]
-
-
-@partial(mean_of.defjvp, symbolic_zeros=True)
-def _mean_jvp(statement: Statement, derivative: int, primals: tuple, tangents: tuple) -> tuple:
-    """dy(t) = S(t) d(data, args) + y'(t) dt: linear in the tangents, so that it can be reversed."""
-    t, means, leaves = primals
-    dt, dmeans, dleaves = tangents
-    of_leaves = [
-        None if _is_zero(dx) else dx.reshape(*dx.shape[: dx.ndim - k], -1)
-        for x, dx, k in zip(leaves, dleaves, statement.leaf_axes, strict=True)
-        if _is_real(x)
-    ]
-    moves = [None if _is_zero(dx) else dx for dx in dmeans] + of_leaves
-    if all(dx is None for dx in moves):
-        values = mean_of(statement, derivative, t, means, leaves)
-        change = jnp.zeros_like(values)
-    else:
-        by_args = any(dx is not None for dx in of_leaves)
-        values, S = _mean_and_slopes(statement, (derivative, by_args), t, means, leaves)
-        change = jnp.zeros_like(values)
-        sizes = [x.shape[-1] for x in means] + _sizes(statement, leaves)
-        for dx, size, end in zip(moves, sizes, np.cumsum(sizes), strict=True):
-            if dx is not None:
-                part = S[..., end - size : end]
-                change += jnp.einsum("...tij,...j->...ti", part, dx.astype(values.dtype))
-    if not _is_zero(dt):
-        change += mean_of(statement, derivative + 1, t, means, leaves) * dt[:, None]
-    return values, change
-
-
-def _is_zero(tangent: Any) -> bool:
-    return isinstance(tangent, SymbolicZero)
-
-
-def _is_real(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jnp.floating)
-
-
-def _sizes(statement: Statement, leaves: tuple) -> list[int]:
-    """How many parameters of one member each array of real numbers holds."""
-    return [
-        int(np.prod(x.shape[x.ndim - k :])) for x, k in zip(leaves, statement.leaf_axes, strict=True) if _is_real(x)
-    ]
-
-
-def _without_derivatives(function: Callable, what: str) -> Callable:
-    """A function of arrays that refuses to be differentiated."""
-    wrapped = jax.custom_jvp(function, nondiff_argnums=(0, 1))
-
-    def refuse(statement: Statement, derivative: Any, primals: tuple, tangents: tuple) -> tuple:
-        if all(map(_is_zero, jax.tree.leaves(tangents, is_leaf=_is_zero))):
-            out = wrapped(statement, derivative, *primals)
-            return out, jax.tree.map(jnp.zeros_like, out)
-        raise NotImplementedError(
-            f"{what} of a curve have no derivatives with respect to data, parameters and times: "
-            "use jax.lax.stop_gradient, or differentiate means only"
-        )
-
-    wrapped.defjvp(refuse, symbolic_zeros=True)
-    return wrapped
-
-
-def _mean_and_columns(
-    statement: Statement, wanted: tuple[int, bool], t: jax.Array, means: tuple, leaves: tuple
-) -> list[jax.Array]:
-    """The mean (*batch, T, D), and the columns S (*batch, T, D, R), of one solve."""
-    derivative, by_args = wanted
-    D = means[0].shape[-1]
-    R = D * len(means) + (sum(_sizes(statement, leaves)) if by_args else 0)
-    mean = lambda p, t: p.mean(t, derivative), (D,)
-    columns = lambda p, t: p.boundary_columns(t, derivative)[..., :R], (D, R)
-    return _along(statement, [mean, columns], (t,), means, leaves, (True, by_args))
-
-
-_mean_and_slopes = _without_derivatives(_mean_and_columns, "second derivatives")
-columns_of = _without_derivatives(_mean_and_columns, "error bars")
-
-
-@partial(_without_derivatives, what="error bars")
-def covariance_of(
-    statement: Statement,
-    wanted: tuple[tuple[int, int], Source],
-    s: jax.Array,
-    t: jax.Array,
-    means: tuple,
-    leaves: tuple,
-) -> jax.Array:
-    """Covariances (*batch, T, D, D) of the pairs of times s, t (T,)."""
-    D = means[0].shape[-1]
-    question = lambda p, s, t: p.cov(s, t, *wanted), (D, D)
-    return _along(statement, [question], (s, t), means, leaves)[0]
-
-
-def _attribute(statement: Statement, name: str, means: tuple, leaves: tuple) -> jax.Array:
-    """An attribute (*batch,) of the curve."""
-    dtype = np.dtype(np.int32) if name in WHOLE else jnp.result_type(*means)
-
-    def answer(times: tuple, means: tuple, leaves: tuple) -> np.ndarray:
-        return getattr(statement.solve(means, leaves, by_data=False, by_args=False), name)
-
-    out = jax.ShapeDtypeStruct(means[0].shape[:-1], dtype)
-    return _callback(answer, out, (), means, leaves)
-
-
-_real_attribute = _without_derivatives(_attribute, "diagnostics")

@@ -101,29 +101,6 @@ class Stationary(Kernel):
         r = (np.asarray(s) - np.asarray(t)) / self.lengthscale
         return (-1) ** j * self._profile(i + j, r) / self.lengthscale ** (i + j)
 
-    def lengthscale_matrices(self, orders: tuple[int, ...], t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`matrix(orders, t, orders, t)` and its two derivatives by log lengthscale.
-
-        With r = (s - t) / lambda, lambda^-n kappa^(n)(r) has the derivatives
-        -lambda^-n (n kappa^(n) + r kappa^(n+1)) and, once more,
-        lambda^-n (n^2 kappa^(n) + (2n+1) r kappa^(n+1) + r^2 kappa^(n+2)) by log lambda.
-        """
-        r = (t[:, None] - t[None, :]) / self.lengthscale
-        sums = range(2 * max(orders) + 1)  # all that depends on the orders is n = i + j and a sign
-        profiles = [self._profile(n, r) for n in range(len(sums) + 2)]
-
-        def at(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            k0, k1, k2 = profiles[n], r * profiles[n + 1], r**2 * profiles[n + 2]
-            scale = self.lengthscale**-n
-            return scale * k0, -scale * (n * k0 + k1), scale * (n**2 * k0 + (2 * n + 1) * k1 + k2)
-
-        def by_orders(by_sum: tuple[np.ndarray, ...]) -> np.ndarray:
-            rows = [np.stack([(-1) ** j * by_sum[i + j] for j in orders], -1) for i in orders]
-            return np.stack(rows, axis=-3)
-
-        value, first, second = map(by_orders, zip(*map(at, sums), strict=True))
-        return value, first, second
-
     def with_lengthscale(self, lengthscale: Any) -> Self:
         """The same kernel with another length scale.
 
@@ -165,22 +142,18 @@ class Matern(Stationary):
 
 
 def matern_radial(p: int, n: int, r: np.ndarray) -> np.ndarray:
-    """The n-th derivative of the Matern profile with nu = p + 1/2 and unit length scale."""
-    # kappa = exp(-x) P(x) with x = sqrt(2 nu) |r|; differentiating maps P to P' - P
-    coefficients = _matern_polynomial(p)
+    """The n-th derivative of the Matern profile with nu = p + 1/2 and unit length scale.
+
+    kappa = exp(-x) P(x) with x = sqrt(2 nu) |r| (Rasmussen & Williams 2006, Eq. 4.16), and differentiating maps P to
+    P' - P. Fractions, because a coefficient that vanishes has to vanish.
+    """
+    f = math.factorial
+    P = [Fraction(f(p) * f(2 * p - k) * 2**k, f(2 * p) * f(k) * f(p - k)) for k in range(p + 1)]  # lowest first
     for _ in range(n):
-        slopes = [*(k * c for k, c in enumerate(coefficients) if k), Fraction(0)]
-        coefficients = [dc - c for dc, c in zip(slopes, coefficients, strict=True)]
+        P = [(k + 1) * above - own for k, (own, above) in enumerate(zip(P, [*P[1:], Fraction(0)], strict=True))]
     root = math.sqrt(2.0 * p + 1.0)
     x = root * np.abs(r)
-    polynomial = np.polyval([float(c) for c in coefficients[::-1]], x)
-    return (root * np.where(r < 0, -1.0, 1.0)) ** n * polynomial * np.exp(-x)
-
-
-def _matern_polynomial(p: int) -> list[Fraction]:
-    """Coefficients of P for nu = p + 1/2 (Rasmussen & Williams 2006, Eq. 4.16), lowest first."""
-    f = math.factorial
-    return [Fraction(f(p) * f(2 * p - k) * 2**k, f(2 * p) * f(k) * f(p - k)) for k in range(p + 1)]
+    return (root * np.where(r < 0, -1.0, 1.0)) ** n * np.polyval([float(c) for c in P[::-1]], x) * np.exp(-x)
 
 
 @dataclass(frozen=True, init=False)
@@ -247,18 +220,27 @@ class Pinned(Kernel):
     @property
     def lengthscales(self) -> np.ndarray | None:
         """Length scales (B,) if these are B kernels in one."""
-        if not isinstance(self.kernel, Stationary) or np.ndim(self.kernel.lengthscale) == 0:
-            return None
-        return np.ravel(self.kernel.lengthscale)
+        several = isinstance(self.kernel, Stationary) and np.ndim(self.kernel.lengthscale)
+        return np.ravel(self.kernel.lengthscale) if several else None  # type: ignore[attr-defined]
 
     def with_lengthscales(self, lengthscales: np.ndarray) -> "Pinned":
         """B kernels in one, with length scales (B,)."""
         assert isinstance(self.kernel, Stationary)
         return Pinned(self.kernel.with_lengthscale(lengthscales), self.conditions)
 
+    def take(self, members: np.ndarray) -> "Pinned":
+        """Those of some members, if these are kernels of many."""
+        own = self.lengthscales
+        return self if own is None else self.with_lengthscales(own[members])
+
     def derivative(self, i: int, j: int, s: Any, t: Any) -> np.ndarray:
         known = zip(self._known(i, s), self._known(j, t), strict=True)
         return self.kernel.derivative(i, j, s, t) - sum(left * right for left, right in known)
+
+    def matrix(self, orders: tuple[int, ...], s: np.ndarray, others: tuple[int, ...], t: np.ndarray) -> np.ndarray:
+        left = np.stack([self._known(i, s[:, None]) for i in orders], axis=-1)[..., 0, :]
+        right = np.stack([self._known(j, t[:, None]) for j in others], axis=-1)[..., 0, :]
+        return self.kernel.matrix(orders, s, others, t) - np.einsum("c...sm,c...tn->...smtn", left, right)
 
     @cached_property
     def _whitening(self) -> list[list[Any]]:

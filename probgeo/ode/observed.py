@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_covariance, as_float_array, is_traced
+from probgeo.ode.conditions import as_factors, state_matrix
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,7 @@ def observed(t: Any, x: Any, *, noise: Any, y: Any = 1.0, dy: Any = None) -> Obs
     if values.ndim < 2 or values.shape[-2] != len(times):
         raise ValueError(f"x must have shape (..., {len(times)}, M), got {values.shape}")
     M = values.shape[-1]
-    given = {
-        m: as_float_array(name, factor) for m, (name, factor) in enumerate((("y", y), ("dy", dy))) if factor is not None
-    }
-    for m, factor in given.items():
-        if factor.ndim not in (0, 2) or (factor.ndim and len(factor) != M):
-            name = ("y", "dy")[m]
-            raise ValueError(f"{name} must be a number or a matrix ({M}, D), got {factor.shape}")
+    given = as_factors(M, y, dy)
     cov = as_float_array("noise", noise)
     if not np.ndim(cov):
         cov = cov * np.eye(M)
@@ -137,19 +132,12 @@ def as_data_along(data: Any, t_span: tuple[float, float], order: int, dimension:
 def _rows(one: Observed, order: int, D: int) -> np.ndarray:
     """Weights (T M, q, D)."""
     T, M = one.x.shape[-2:]
-    weights = np.zeros((T, M, order, D))
-    for m, factor in one.factors.items():
-        name = ("y", "dy")[m]
-        if m >= order:
-            raise ValueError(f"data of {name}, but the ODE has order {order}: y has no such state")
-        matrix = factor * np.eye(D) if factor.ndim == 0 else factor
-        if matrix.shape != (M, D):
-            raise ValueError(
-                f"x has {M} numbers a time and y {D} components: "
-                f"the factor {name}= must have shape ({M}, {D}), got {factor.shape}"
-            )
-        weights[:, :, m] = matrix
-    return weights.reshape(T * M, order, D)
+    matrix = state_matrix("observed(...)", one.factors, order, D)
+    if len(matrix) != M:
+        raise ValueError(
+            f"x has {M} numbers a time and y {D} components: factors y= or dy= of shape ({M}, {D}) are needed"
+        )
+    return np.tile(matrix, (T, 1, 1))
 
 
 def _noise(given: Sequence[Observed]) -> Any:

@@ -5,19 +5,17 @@ mean is a polynomial in s, which runs from 0 to 1 along it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import factorial
+from math import comb
 from typing import Any
 
 import numpy as np
 
-from probgeo import ragged
 from probgeo._loops import loop
-from probgeo.gaussian import covariance_factor
-from probgeo.ode.curve import Posterior, Source
+from probgeo.ode.curve import Posterior, Source, balanced_factor
 from probgeo.ode.shape import Shape, find_rows
-from probgeo.ragged import elements_of, rows_of, take
+from probgeo.ragged import elements_of, members_of, offsets_of, rows_of
 
 
 @loop
@@ -57,6 +55,7 @@ class PiecewisePosterior(Posterior):
     order : of the ODE, and so of the shape: derivatives up to it have error bars
     pinned : whether the shape vanishes at both ends
     free (B, 2, D) : variances that Z has nevertheless at its ends, or None
+    ends (B,) : when members end; all is NaN afterwards. None if all reach the end of their meshes
     """
 
     t: np.ndarray
@@ -67,6 +66,7 @@ class PiecewisePosterior(Posterior):
     order: int
     pinned: bool
     free: np.ndarray | None = None
+    ends: np.ndarray | None = None
 
     @classmethod
     def empty(cls, dimension: int, order: int, pinned: bool) -> "PiecewisePosterior":
@@ -88,7 +88,8 @@ class PiecewisePosterior(Posterior):
         return Shape.on(self.t, self.offsets, self.order, self.pinned)
 
     def nodes(self, member: int) -> np.ndarray:
-        return self.t[self.offsets[member] : self.offsets[member + 1]]
+        nodes = self.t[self.offsets[member] : self.offsets[member + 1]]
+        return nodes if self.ends is None else np.append(nodes[nodes < self.ends[member]], self.ends[member])
 
     def is_surely_finite(self) -> bool:
         if not len(self.t):
@@ -98,38 +99,37 @@ class PiecewisePosterior(Posterior):
         return bool(1e-15 < length < 1e15 and np.abs(self.envelope).max() < 1e50 and free < 1e50)
 
     def take(self, members: np.ndarray) -> "PiecewisePosterior":
-        offsets, t, envelope = take(self.offsets, members, self.t, self.envelope)
-        elements = rows_of(elements_of(self.offsets), members)
-        spread = None if self.spread is None else self.spread[elements]
-        pieces = self.pieces[elements]
-        free = None if self.free is None else self.free[members]
-        return PiecewisePosterior(t, offsets, pieces, spread, envelope, self.order, self.pinned, free)
+        rows, elements = rows_of(self.offsets, members), rows_of(elements_of(self.offsets), members)
+        index = {"t": rows, "envelope": rows, "pieces": elements, "spread": elements, "free": members, "ends": members}
+        own: dict[str, Any] = {name: array[index[name]] for name, array in self._arrays().items()}
+        return replace(self, offsets=offsets_of(np.diff(self.offsets)[members]), **own)
 
     @classmethod
     def joined(cls, parts: Sequence[Any]) -> "PiecewisePosterior":
-        offsets, t, envelope = ragged.joined([(p.offsets, p.t, p.envelope) for p in parts])
-        pieces = np.concatenate([part.pieces for part in parts])
-        spread = None
-        if parts[0].spread is not None:
-            spread = np.concatenate([part.spread for part in parts])
-        free = None
-        if parts[0].free is not None:
-            free = np.concatenate([part.free for part in parts])
-        return cls(t, offsets, pieces, spread, envelope, parts[0].order, parts[0].pinned, free)
+        own: dict[str, Any] = {n: np.concatenate([getattr(part, n) for part in parts]) for n in parts[0]._arrays()}
+        offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
+        return replace(parts[0], offsets=offsets, **own)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        values = {name: getattr(self, name) for name in ("t", "envelope", "pieces", "spread", "free", "ends")}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def moved(self, origin: np.ndarray) -> "PiecewisePosterior":
+        pieces = self.pieces.copy()
+        pieces[:, 0] += origin[members_of(elements_of(self.offsets))]
+        return replace(self, pieces=pieces)
 
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
-        member, times = self._everyone(t)
-        values = self._polynomials(self.pieces, member, times, derivative)
-        return values.reshape(self.count, len(t), self.dimension)
+        return self.mean_at(*self._everyone(t), derivative).reshape(self.count, len(t), self.dimension)
 
     def mean_at(self, member: np.ndarray, t: np.ndarray, derivative: int) -> np.ndarray:
         return self._polynomials(self.pieces, member, t, derivative)
 
     def cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int], source: Source) -> np.ndarray:
         D = self.dimension
-        total = np.zeros((self.count * len(t), D, D))
+        total = self._zeros((s, t), D, D)
         if source != "boundary":
-            total[:, range(D), range(D)] = self._numerical(s, t, derivative)
+            total[:, range(D), range(D)] += self._numerical(s, t, derivative)
         if source != "numerical" and self.spread is not None:
             left, right = (
                 self.boundary_columns(x, d).reshape(len(total), D, -1) for x, d in zip((s, t), derivative, strict=True)
@@ -138,7 +138,7 @@ class PiecewisePosterior(Posterior):
         return total.reshape(self.count, len(t), D, D)
 
     def std(self, t: np.ndarray, derivative: int, source: Source) -> np.ndarray:
-        variance = np.zeros((self.count * len(t), self.dimension))
+        variance = self._zeros((t,), self.dimension)
         if source != "boundary":
             variance += self._numerical(t, t, (derivative, derivative))
         if source != "numerical" and self.spread is not None:
@@ -146,25 +146,29 @@ class PiecewisePosterior(Posterior):
             variance += np.sum(columns**2, axis=-1).reshape(variance.shape)
         return np.sqrt(np.maximum(variance, 0.0)).reshape(self.count, len(t), self.dimension)
 
+    def _zeros(self, times: tuple[np.ndarray, ...], *shape: int) -> np.ndarray:
+        """Zeros (B T, *shape), NaN for members that have ended at one of the times."""
+        zeros = np.zeros((self.count * len(times[0]), *shape))
+        if self.ends is not None:
+            for t in times:
+                zeros[np.isnan(self._place(*self._everyone(t))[1])] = np.nan
+        return zeros
+
     def boundary_columns(self, t: np.ndarray, derivative: int) -> np.ndarray:
         """How the curve moves with R standard normal numbers behind its data: (B, T, D, R)."""
-        D = self.dimension
         if self.spread is None:
-            return np.zeros((self.count, len(t), D, 0))
-        member, times = self._everyone(t)
+            return np.zeros((self.count, len(t), self.dimension, 0))
         flat = self.spread.reshape(*self.spread.shape[:2], -1)
-        values = self._polynomials(flat, member, times, derivative)
-        return values.reshape(self.count, len(t), D, self.spread.shape[-1])
+        values = self._polynomials(flat, *self._everyone(t), derivative)
+        return values.reshape(self.count, len(t), *self.spread.shape[2:])
 
     def sample(self, rngs: list[np.random.Generator], n: int, t: np.ndarray, orders: tuple[int, ...]) -> np.ndarray:
-        D, T, L = self.dimension, len(t), len(orders)
-        out = np.empty((self.count, n, L, T, D))
         means = np.stack([self.mean(t, d) for d in orders], axis=1)
         columns = np.stack([self.boundary_columns(t, d) for d in orders], axis=1)
+        out = np.repeat(means[:, None], n, axis=1)
         for m, rng in enumerate(rngs):
-            errors = self._draw_errors(m, rng, n, t, orders)
-            moved = rng.standard_normal((n, columns.shape[-1]))
-            out[m] = means[m] + errors + np.einsum("ltir,nr->nlti", columns[m], moved)
+            out[m] += self._draw_errors(m, rng, n, t, orders)
+            out[m] += np.einsum("ltir,nr->nlti", columns[m], rng.standard_normal((n, columns.shape[-1])))
         return out
 
     def _draw_errors(
@@ -180,38 +184,29 @@ class PiecewisePosterior(Posterior):
         i, j = (x.ravel() for x in np.meshgrid(np.arange(T), np.arange(T), indexing="ij"))
         joint = self.shape.cov(np.full(T * T, m), t[i], t[j])[:, :q, :q].reshape(T, T, q, q)
         joint = np.reshape(joint.transpose(0, 2, 1, 3), (T * q, T * q))
-        # derivatives differ by orders of magnitude: factorise correlations, not covariances
-        std = np.sqrt(np.maximum(np.diagonal(joint), 0.0))
-        unit = np.where(std > 0, std, 1.0)
-        factor = std[:, None] * covariance_factor(joint / np.outer(unit, unit))
         noise = rng.standard_normal((n, T * q, self.dimension))
-        Z = (factor @ noise).reshape(n, T, q, self.dimension)
+        Z = (balanced_factor(joint) @ noise).reshape(n, T, q, self.dimension)
         if self.free is not None:
             at_ends = np.sqrt(self.free[m]) * rng.standard_normal((n, 2, self.dimension))
             Z = Z + np.einsum("tqe,nei->ntqi", self._lines(np.full(T, m), t, q), at_ends)
         g = self._envelope(np.full(T, m), t, q)
-        parts = [sum(_binomial(d, k) * g[:, d - k] * Z[:, :, k] for k in range(d + 1)) for d in orders]
+        parts = [sum(comb(d, k) * g[:, d - k] * Z[:, :, k] for k in range(d + 1)) for d in orders]
         return np.stack(parts, axis=1)
 
     def _numerical(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]) -> np.ndarray:
         """Cov(E_i^(d)(s), E_i^(e)(t)) (B T, D) of every dimension, by Leibniz' rule."""
         d, e = derivative
         self._has_error_bars(max(d, e))
-        member, at_s = self._everyone(s)
-        _, at_t = self._everyone(t)
-        k = self.shape.cov(member, at_s, at_t)
+        (member, at_s), (_, at_t) = self._everyone(s), self._everyone(t)
+        k = self.shape.cov(member, at_s, at_t)[:, : d + 1, : e + 1, None]
+        if self.free is not None:
+            lines = self._lines(member, at_s, d + 1), self._lines(member, at_t, e + 1)
+            k = k + np.einsum("nie,nje,ned->nijd", *lines, self.free[member])
         gs, gt = self._envelope(member, at_s, d + 1), self._envelope(member, at_t, e + 1)
         total = np.zeros((len(member), self.dimension))
         for i in range(d + 1):
             for j in range(e + 1):
-                share = _binomial(d, i) * _binomial(e, j) * k[:, i, j, None]
-                total += share * gs[:, d - i] * gt[:, e - j]
-        if self.free is not None:
-            free = self.free[member]
-            for end in range(2):
-                by_s = self._faded(self._lines(member, at_s, d + 1)[..., end], gs, d)
-                by_t = self._faded(self._lines(member, at_t, e + 1)[..., end], gt, e)
-                total += by_s * by_t * free[:, end]
+                total += comb(d, i) * comb(e, j) * k[:, i, j] * gs[:, d - i] * gt[:, e - j]
         return total
 
     def _lines(self, member: np.ndarray, t: np.ndarray, count: int) -> np.ndarray:
@@ -225,13 +220,6 @@ class PiecewisePosterior(Posterior):
             out[:, 1, 0] = -out[:, 1, 1]
         return out
 
-    @staticmethod
-    def _faded(line: np.ndarray, g: np.ndarray, d: int) -> np.ndarray:
-        """The d-th derivative (n, D) of a line (n, d + 1) times the envelope (n, d + 1, D)."""
-        return sum(
-            (_binomial(d, i) * line[:, i, None] * g[:, d - i] for i in range(d + 1)), start=np.zeros(g[:, 0].shape)
-        )
-
     def _has_error_bars(self, derivative: int) -> None:
         if derivative > self.order:
             raise ValueError(
@@ -240,13 +228,7 @@ class PiecewisePosterior(Posterior):
 
     def _envelope(self, member: np.ndarray, t: np.ndarray, count: int) -> np.ndarray:
         """g and its derivatives, `count` in all, for rows (member, t): (n, count, D)."""
-        element, s, h = self._place(member, t)
-        out = np.empty((len(t), count, self.dimension))
-        for d in range(count):
-            values = np.empty((len(t), self.dimension))
-            evaluate(self._envelope_pieces, element, s, h, d, values)
-            out[:, d] = values
-        return out
+        return np.stack([self._polynomials(self._envelope_pieces, member, t, d) for d in range(count)], axis=1)
 
     @cached_property
     def _envelope_pieces(self) -> np.ndarray:
@@ -262,7 +244,10 @@ class PiecewisePosterior(Posterior):
         """Elements (n,) that the times lie in, where in them (0 to 1), and how long they are."""
         row = find_rows(self.t, self.offsets, member, t)
         h = self.t[row + 1] - self.t[row]
-        return row - member, (t - self.t[row]) / h, h
+        s = (t - self.t[row]) / h
+        if self.ends is not None:
+            s[t > self.ends[member] + 1e-12 * np.abs(self.ends[member])] = np.nan
+        return row - member, s, h
 
     def _everyone(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (member, time) of all members at all times."""
@@ -295,7 +280,3 @@ def _monotone(t: np.ndarray, offsets: np.ndarray, values: np.ndarray) -> np.ndar
     mean = 2.0 * left * right / np.where(same, left + right, 1.0)
     nodes[inner, 1] = np.where(same, mean, 0.0)
     return nodes
-
-
-def _binomial(n: int, k: int) -> float:
-    return factorial(n) / (factorial(k) * factorial(n - k))

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from probgeo._checks import as_float_array, as_t_span, as_whole_number
 from probgeo.functions import Field, as_field
-from probgeo.functions.trees import as_parameter, leaves_of, rebuilt
 from probgeo.gaussian import Gaussian, root_and_flat
 from probgeo.ode.conditions import Conditions, compiled, dimension_of
 from probgeo.ode.singular import WithSingularTerm, check_smooth_start
@@ -100,29 +98,28 @@ class ConditionedProblem:
 
     Attributes
     ----------
-    f : as the user gave it
-    args : tree of arrays with one row a member, or None
+    field : Field
+        f, with the first guesses of unknown parameters.
     conditions : Conditions
     parameters : array (B, P)
         First guesses of the unknown parameters p.
-    S : array (D, D) or None
-        Of a singular term S y / (t - t0) beside f.
     """
 
-    f: Any
-    args: Any
+    field: Field
     t0: float
     t1: float
     order: int
-    dimension: int
     conditions: Conditions
     parameters: np.ndarray
     batch_shape: tuple[int, ...]
-    S: np.ndarray | None = None
 
     @property
     def count(self) -> int:
         return len(self.parameters)
+
+    @property
+    def dimension(self) -> int:
+        return self.field.dimension
 
     @property
     def duration(self) -> float:
@@ -142,24 +139,9 @@ class ConditionedProblem:
         change = 0.0 if known.spread is None else np.einsum("bmr,br->bm", known.spread, xi)
         return replace(self, conditions=replace(known, shift=known.shift + change))
 
-    @cached_property
-    def field(self) -> Field:
-        """f, with the first guesses of unknown parameters."""
-        args = self.args
-        if self.parameters.shape[1]:
-            args = self.parameters if args is None else (self.parameters, args)
-        batch = (self.count,)
-        field = as_field(self.f, self.order, self.dimension, args=args, batch_shape=batch)
-        return field if self.S is None else WithSingularTerm(field, self.S, self.t0)
-
     def field_of(self, members: np.ndarray) -> Field:
-        """The same for some members, numbered anew."""
-        if len(members) == self.count:
-            return self.field
-        args = self.args
-        if args is not None:
-            args = rebuilt(args, [leaf[members] for leaf in leaves_of(args)])
-        return replace(self, args=args, parameters=self.parameters[members]).field
+        """f for some members, numbered anew."""
+        return self.field if len(members) == self.count else self.field.take(members)
 
 
 def conditioned_problem(
@@ -202,13 +184,15 @@ def conditioned_problem(
             raise ValueError(f"S must have shape (D, D) with D = {dimension}, got {S.shape}")
         check_smooth_start(S, found)
     P = first.shape[-1]
-    flat = np.array(np.broadcast_to(first, (*batch, P)).reshape(int(np.prod(batch)), P))
-    leaves = [as_parameter(leaf, batch) for leaf in leaves_of(args)]
-    tree = None if args is None else rebuilt(args, leaves)
-    problem = ConditionedProblem(f, tree, t0, t1, order, dimension, found, flat, batch, S)
-    if problem.field.n_parameters == 0 and P:
+    guesses = np.array(np.broadcast_to(first, (*batch, P)))
+    if P:
+        args = guesses if args is None else (guesses, args)
+    field = as_field(f, order, dimension, args=args, batch_shape=batch)
+    if field.n_parameters == 0 and P:
         raise ValueError("f has no derivatives by its parameters")
-    return problem
+    if S is not None:
+        field = WithSingularTerm(field, S, t0)
+    return ConditionedProblem(field, t0, t1, order, found, guesses.reshape(int(np.prod(batch)), P), batch)
 
 
 def _as_singular(S: Any, order: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.ragged import elements_of, members_of
+from probgeo.ragged import members_of
 
 FACTORIAL = tuple(float(math.factorial(k)) for k in range(6))
 
@@ -175,12 +175,6 @@ class Shape:
     def variances(self) -> np.ndarray:
         """k(t, t) at the nodes (rows,)."""
         return self.cov(members_of(self.offsets), self.t, self.t)[:, 0, 0]
-
-    def variances_between(self) -> np.ndarray:
-        """k(t, t) half-way between the nodes (elements,)."""
-        left = np.delete(np.arange(len(self.t)), self.offsets[1:] - 1)
-        middle = 0.5 * (self.t[left] + self.t[left + 1])
-        return self.cov(members_of(elements_of(self.offsets)), middle, middle)[:, 0, 0]
 
 
 def find_rows(nodes: np.ndarray, offsets: np.ndarray, member: np.ndarray, t: np.ndarray) -> np.ndarray:

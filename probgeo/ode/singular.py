@@ -32,6 +32,9 @@ class WithSingularTerm(Field):
     def with_first(self, leaf: np.ndarray) -> "WithSingularTerm":
         return WithSingularTerm(self.field.with_first(leaf), self.S, self.a)
 
+    def take(self, members: np.ndarray) -> "WithSingularTerm":
+        return WithSingularTerm(self.field.take(members), self.S, self.a)
+
     def _term(self, t: np.ndarray, state: np.ndarray) -> np.ndarray:
         return state[:, 0] @ self.S.T / (t - self.a)[:, None]
 

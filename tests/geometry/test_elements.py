@@ -87,7 +87,8 @@ def test_the_scale_is_that_of_the_shape():
         first, last = chains.offsets[m], chains.offsets[m + 1]
         k = np.empty(2 * (last - first) - 1)
         k[::2] = shape.variances()[first:last]
-        k[1::2] = shape.variances_between()[first - m : last - 1 - m]
+        middle = 0.5 * (chains.t[first : last - 1] + chains.t[first + 1 : last])
+        k[1::2] = shape.cov(np.full(len(middle), m), middle, middle)[:, 0, 0]
         e, inner = error[fine.offsets[m] : fine.offsets[m + 1], 0], slice(1, -1)
         squared = np.mean(e[inner] ** 2 / k[inner, None])
         np.testing.assert_allclose(scale[m] ** 2, squared, rtol=1e-9)

@@ -1,10 +1,12 @@
 """The answer: marginals, joint covariances and samples that belong together."""
 
+import json
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probgeo import Gaussian, solve_bvp, solve_ivp, solvers
+from probgeo import Gaussian, load, save, solve_bvp, solve_ivp, solvers
 
 TIMES = np.array([0.2, 0.5, 1.1, 1.9])
 
@@ -128,3 +130,26 @@ def test_bad_input_is_named(curve, call, message):
 def test_repr(curve, batch):
     assert repr(curve) == "Curve(t=[0, 2], dimension=2, 'converged')"
     assert repr(batch) == "Curve(t=[0, 2], dimension=2, batch=(2, 3), 6 of 6 converged)"
+
+
+def test_posteriors_of_earlier_files(tmp_path):
+    """Moved, stopped and joined ones were objects around others, which files name."""
+    curve = solve_ivp(lambda t, y: -y, (0.0, 2.0), [[1.0], [2.0]])
+    with np.load(save(curve, tmp_path / "new.npz")) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    described = json.loads(str(arrays["structure"]))
+    parts = described["result"]["parts"]
+    new = len(arrays) - 1
+    arrays |= {str(new): np.array([[3.0], [4.0]]), str(new + 1): np.array([0.5, 2.0])}
+
+    def around(posterior, name, **others):
+        return {"class": f"probgeo.ode.{name}", "parts": {"posterior": posterior, **others}}
+
+    moved = around(parts["posterior"], "curve:Moved", origin={"numpy": new, "scalar": False})
+    stopped = around(moved, "events:Stopped", ends={"numpy": new + 1, "scalar": False})
+    parts["posterior"] = {"class": "probgeo.ode.curve:Joined", "parts": {"parts": {"tuple": [stopped]}}}
+    arrays["structure"] = np.array(json.dumps(described))
+    np.savez(tmp_path / "old.npz", **arrays)
+    old = load(tmp_path / "old.npz")
+    np.testing.assert_allclose(old.mean(0.25), curve.mean(0.25) + np.array([[3.0], [4.0]]), rtol=1e-15)
+    np.testing.assert_array_equal(np.isnan(old.std(1.0)), [[True], [False]])

@@ -16,10 +16,9 @@ from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
 from probgeo.functions import Field
 from probgeo.functions.in_jax import double_precision
 from probgeo.ode.dense import algebra
-from probgeo.ode.dense.error_models import BoundError
+from probgeo.ode.dense.error_models import BoundError, Evaluations
 from probgeo.ode.dense.gram import observed_covariance
 from probgeo.ode.dense.sweeps import damped_sweeps
-from probgeo.ode.dense.unit import Evaluations
 from probgeo.ode.kernels import IntegratedWiener, Kernel, Matern, SquaredExponential
 from probgeo.ode.problem import boundary_value_problem
 from probgeo.ragged import members_at_a_time

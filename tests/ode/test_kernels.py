@@ -115,23 +115,6 @@ def test_supplement_b_closed_forms():
 
 
 @pytest.mark.parametrize("name", SMOOTH | MATERN)
-def test_lengthscale_derivatives_agree_with_finite_differences(name):
-    kernel, h, orders = KERNELS[name], 1e-5, (0, 1, 2)
-
-    def at(x):
-        trial = kernel.with_lengthscale(kernel.lengthscale * np.exp(x))
-        value, *slopes = trial.lengthscale_matrices(orders, S)
-        np.testing.assert_allclose(value, trial.matrix(orders, S, orders, S), rtol=1e-13)
-        return value, *slopes
-
-    low, middle, high = (at(x) for x in (-h, 0.0, h))
-    for k in (0, 1):
-        size = np.abs(middle[k + 1]).max(axis=(0, 2), keepdims=True)  # of each pair of orders
-        off = (high[k] - low[k]) / (2 * h) - middle[k + 1]
-        assert np.all(np.abs(off) <= 1e-6 * size)
-
-
-@pytest.mark.parametrize("name", SMOOTH | MATERN)
 def test_matrices_hold_the_derivatives_of_all_orders(name):
     """Also for several length scales at a time, one after the other along a leading axis."""
     kernel, orders = KERNELS[name], (0, 1, 2)
@@ -166,12 +149,15 @@ def test_erratum_2_sign_in_the_lengthscale_derivative():
     second = (
         -3 / lam**2 * delta**6 + 35 / lam**4 * delta**4 - 78 / lam**6 * delta**2 + 18 / lam**8
     ) * k + delta**2 / 2 * first(-1)
-    kernel = SquaredExponential(lam)
-    _, d1, d2 = (matrix[:, 0, :, 0] for matrix in kernel.lengthscale_matrices((2,), t))
-    # from log lambda to lambda^2: d = D / (2 lambda^2), dd = (DD - 2 D) / (4 lambda^4)
-    got1, got2 = d1 / (2 * lam**2), (d2 - 2 * d1) / (4 * lam**4)
-    np.testing.assert_allclose(got1, first(-1), rtol=1e-10)
-    np.testing.assert_allclose(got2, second, rtol=1e-9)
+
+    def at(square):
+        return SquaredExponential(np.sqrt(square)).matrix((2,), t, (2,), t)[:, 0, :, 0]
+
+    h = 1e-5
+    low, middle, high = (at(lam**2 + step) for step in (-h, 0.0, h))
+    got1, got2 = (high - low) / (2 * h), (high - 2 * middle + low) / h**2
+    np.testing.assert_allclose(got1, first(-1), rtol=1e-5)
+    np.testing.assert_allclose(got2, second, rtol=1e-3)
     assert np.abs(got1 - first(+1)).max() > 1.0  # what the paper prints
 
 

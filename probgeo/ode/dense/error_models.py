@@ -9,13 +9,21 @@ when the factor V drops out of all of them (`kronecker`). Evaluations come in R 
 depend on them has a leading axis of size 1.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from probgeo._checks import as_float_array
 from probgeo._repr import described
-from probgeo.ode.dense.unit import Evaluations
+
+
+class Evaluations(NamedTuple):
+    """f at R rows, by unit time: the states (R, order, D) it was evaluated at, its values (R, D), and Jacobians
+    J[r, m, i, j] = d f_i / d c^(m)_j (R, order, D, D) if they were asked for."""
+
+    states: np.ndarray
+    values: np.ndarray
+    jacobians: np.ndarray | None
 
 
 class ErrorModel:

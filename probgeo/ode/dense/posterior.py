@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probgeo.gaussian import covariance_factor
-from probgeo.ode.curve import Posterior, Source
+from probgeo.ode.curve import Posterior, Source, balanced_factor
 from probgeo.ode.dense.algebra import solve_lower
-from probgeo.ode.dense.gram import SplitCovariance, take_members, with_member_axis
-from probgeo.ode.dense.unit import mean_basis
+from probgeo.ode.dense.gram import SplitCovariance, mean_basis, prior_covariance, take_members
 from probgeo.ode.kernels import Pinned, Stationary
 from probgeo.ragged import in_chunks, members_at_a_time
 
@@ -83,10 +81,10 @@ class DensePosterior(Posterior):
         return self.t0 + self.duration * self.unit_nodes
 
     def take(self, members: np.ndarray) -> "DensePosterior":
-        own, moves = self.kernel.lengthscales, self.sensitivity
+        moves = self.sensitivity
         return replace(
             self,
-            kernel=self.kernel if own is None else self.kernel.with_lengthscales(own[members]),
+            kernel=self.kernel.take(members),
             values=self.values[members],
             scale2=self.scale2[members],
             L=take_members(self.L, members),
@@ -94,6 +92,28 @@ class DensePosterior(Posterior):
             weights=self.weights[members],
             sensitivity=None if moves is None else Sensitivity(*(x[members] for x in moves)),
         )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Any]) -> "DensePosterior":
+        first = parts[0]
+        names = ["values", "scale2", "weights"]
+        if not all(len(part.L) == 1 and np.array_equal(part.L, first.L) for part in parts):
+            names += ["L", "maps"]
+
+        def together(name: str) -> np.ndarray:
+            arrays = [(part.count, getattr(part, name)) for part in parts]
+            return np.concatenate([np.broadcast_to(x, (count, *x.shape[1:])) for count, x in arrays])
+
+        own: dict[str, Any] = {name: together(name) for name in names}
+        if first.kernel.lengthscales is not None:
+            own["kernel"] = first.kernel.with_lengthscales(np.concatenate([part.lengthscale for part in parts]))
+        if first.sensitivity is not None:
+            own["sensitivity"] = Sensitivity(*map(np.concatenate, zip(*(p.sensitivity for p in parts), strict=True)))
+        return replace(first, **own)
+
+    def moved(self, origin: np.ndarray) -> "DensePosterior":
+        of_curve = np.array([[derivative == 0] for _, derivative in self.kernel.conditions])
+        return replace(self, values=self.values + of_curve * origin[:, None])
 
     def mean(self, t: np.ndarray, derivative: int) -> np.ndarray:
         return self._combined(t, derivative, self.values, self.weights)
@@ -147,20 +167,13 @@ class DensePosterior(Posterior):
         (T,), for unit scale and by unit time."""
         tau = self._unit(t)
         T, M, B = len(t), len(orders), len(self.V.rows)
-        prior = with_member_axis(self.kernel.matrix(orders, tau, orders, tau), 5)
+        prior = prior_covariance(self.kernel, orders, tau, orders, tau)
         prior = np.transpose(prior, (0, 2, 1, 4, 3))[:, :, :, None, :, :, None]
         prior = prior * self.V.rows[:, None, None, :]
         explained = np.stack([self._explained(tau, d) for d in orders], axis=2)
         explained = explained.reshape(*explained.shape[:2], M * T * B)
         cov = prior.reshape(len(prior), M * T * B, M * T * B) - explained.mT @ explained
-        # derivatives differ by orders of magnitude: factorise correlations, not covariances
-        std = np.sqrt(np.maximum(np.diagonal(cov, axis1=-2, axis2=-1), 0.0))
-        unit = np.where(std > 0, std, 1.0)
-        correlations = cov / (unit[:, :, None] * unit[:, None, :])
-        factors = np.full(cov.shape, np.nan)
-        finite = np.isfinite(cov).all(axis=(1, 2))
-        factors[finite] = covariance_factor(correlations[finite])
-        return std[:, :, None] * factors
+        return balanced_factor(cov)
 
     def _numerical_cov(self, s: np.ndarray, t: np.ndarray, derivative: tuple[int, int]) -> np.ndarray:
         """Covariances (P, T, D, D), pair by pair."""
@@ -178,35 +191,26 @@ class DensePosterior(Posterior):
                 known = known.reshape(G, len(first), B, len(second), B)[:, i, :, j].swapaxes(0, 1)
             else:
                 known = np.einsum("gnta,gntb->gtab", left[:, :, i], right[:, :, j])
-            prior = part._prior(derivative, first[i], second[j])
-            return prior[..., None, None] * self.V.rows - known
+            prior = part.kernel.derivative(*derivative, first[i][:, None], second[j][:, None])  # pair by pair
+            return (prior if prior.ndim == 3 else prior[None])[..., None] * self.V.rows - known
 
-        blocks = self._for_all(one_chunk, len(t))
+        if len(self.L) == 1 and self.kernel.lengthscales is None:  # nothing differs among members
+            blocks = one_chunk(np.arange(min(1, self.count)))
+        else:
+            most = members_at_a_time(3 * 8 * self.L.shape[-1] * len(t) * len(self.V.rows))
+            blocks = np.concatenate(in_chunks(one_chunk, self.count, most=most))
         D = self.dimension
         blocks = blocks[..., :, None, :, None] * self.V.columns[:, None, :]
         units = self.duration ** sum(derivative)
         return self.scale2[:, None, None, None] * blocks.reshape(len(blocks), len(t), D, D) / units
 
-    def _for_all(self, work: Any, times: int) -> np.ndarray:
-        """Results of `work(members)` for all members, or once if nothing differs among them."""
-        if len(self.L) == 1 and self.kernel.lengthscales is None:
-            return work(np.arange(min(1, self.count)))
-        most = members_at_a_time(3 * 8 * self.L.shape[-1] * times * len(self.V.rows))
-        return np.concatenate(in_chunks(work, self.count, most=most))
-
     def _unit(self, t: np.ndarray) -> np.ndarray:
         return (t - self.t0) / self.duration
-
-    def _prior(self, derivative: tuple[int, int], s: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Prior covariance (G, T) without V, pair by pair."""
-        values = self.kernel.derivative(*derivative, s[:, None], t[:, None])
-        return with_member_axis(values, 3)[..., 0]
 
     def _to_nodes(self, tau: np.ndarray, derivative: int) -> np.ndarray:
         """Prior covariance (G, T, N m), without V, of curves at tau with states at the nodes."""
         N, m = self.weights.shape[1:3]
-        cross = self.kernel.matrix((derivative,), tau, tuple(range(m)), self.unit_nodes)
-        cross = with_member_axis(cross, 5)
+        cross = prior_covariance(self.kernel, (derivative,), tau, tuple(range(m)), self.unit_nodes)
         return cross.reshape(len(cross), len(tau), N * m)
 
     def _explained(self, tau: np.ndarray, derivative: int) -> np.ndarray:
@@ -219,22 +223,3 @@ class DensePosterior(Posterior):
         cross = np.swapaxes(cross.reshape(len(cross), N, T, B, B), 2, 3)  # g i a t d
         solved = solve_lower(self.L, cross.reshape(len(cross), N * B, T * B))
         return solved.reshape(len(solved), N * B, T, B)
-
-
-def as_one_batch(parts: Sequence[DensePosterior], shared: bool) -> DensePosterior:
-    """Posteriors of one kind for all members; `shared` says whether they have one Gram matrix."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-
-    changed: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("values", "scale2", "weights", *(() if shared else ("L", "maps")))
-    }
-    if first.kernel.lengthscales is not None:
-        own = np.concatenate([part.lengthscale for part in parts])
-        changed["kernel"] = first.kernel.with_lengthscales(own)
-    if first.sensitivity is not None:
-        columns: Any = zip(*(part.sensitivity or () for part in parts), strict=True)
-        changed["sensitivity"] = Sensitivity(*map(np.concatenate, columns))
-    return replace(first, **changed)

@@ -7,10 +7,9 @@ import numpy as np
 from probgeo._checks import as_float_array, as_positive, as_positive_definite, as_whole_number
 from probgeo._repr import described
 from probgeo.ode.curve import Curve
-from probgeo.ode.dense.algorithm import Inference
+from probgeo.ode.dense.algorithm import infer
 from probgeo.ode.dense.error_models import ErrorModel, JacobianError, LinearisedError, NoError
-from probgeo.ode.dense.posterior import DensePosterior, as_one_batch
-from probgeo.ode.dense.unit import UnitProblem
+from probgeo.ode.dense.posterior import DensePosterior
 from probgeo.ode.grids import GRIDS, GridName
 from probgeo.ode.guess import guess_states
 from probgeo.ode.kernels import Kernel, SquaredExponential, Stationary
@@ -115,13 +114,15 @@ class Dense:
         if problem.order > 2:
             raise ValueError(f"Dense is for ODEs of order 1 and 2, got {problem.order}: use Markov")
         self.error_model.check(problem.order, D)
-        nodes, shape = self._nodes(problem), self._shape(D)
-        states = None if guess is None else self._states(guess, problem, nodes)
+        nodes, shape, states = self._nodes(problem), self._shape(D), None
+        if guess is not None:  # with its derivatives by unit time
+            units = problem.duration ** np.arange(problem.order)
+            states = guess_states(guess, problem, problem.t0 + nodes * problem.duration) * units[:, None]
 
         def one_chunk(members: np.ndarray) -> tuple[DensePosterior, dict[str, np.ndarray]]:
             at = None if states is None else states[members]
             with np.errstate(all="ignore"):  # what is not finite is flagged
-                return Inference(self, UnitProblem.of(problem, members), nodes, shape, at).posterior()
+                return infer(self, problem, members, nodes, shape, at)
 
         parts = in_chunks(one_chunk, problem.count, most=self._most(problem))
         posteriors, diagnostics = zip(*parts, strict=True)
@@ -129,36 +130,23 @@ class Dense:
             name: np.concatenate([part[name] for part in diagnostics]).reshape(problem.batch_shape)
             for name in diagnostics[0]
         }
-        posterior = as_one_batch(posteriors, shared=self._shared)
-        return Curve(posterior, (problem.t0, problem.t1), **columns)
-
-    @property
-    def _shared(self) -> bool:
-        """Whether one Gram matrix serves the whole batch."""
-        return self.error_model.shared and not self.fit_lengthscale
+        return Curve(DensePosterior.joined(posteriors), (problem.t0, problem.t1), **columns)
 
     def _most(self, problem: Problem) -> int:
         """Members at a time."""
         rows = self.n_points * (1 if self.error_model.kronecker else problem.dimension)
         uncertain = problem.spread is not None or problem.with_args
-        if self._shared and not uncertain:
+        if self.error_model.shared and not self.fit_lengthscale and not uncertain:  # one Gram matrix for all
             each = 8 * 8 * self.n_points * problem.dimension * (problem.order + 1)
         else:
             each = 3 * 8 * (problem.order + 1) * rows**2
         return members_at_a_time(each)
 
-    def _states(self, guess: Any, problem: Problem, nodes: np.ndarray) -> np.ndarray:
-        """The guess and its derivatives by unit time at the nodes: (B, N, order, D)."""
-        times = problem.t0 + nodes * problem.duration
-        units = problem.duration ** np.arange(problem.order)
-        return guess_states(guess, problem, times) * units[:, None]
-
     def _shape(self, dimension: int) -> np.ndarray:
         """V up to its scale."""
-        for name, matrix in {"V": self.V, "S": self.S}.items():
-            if matrix is not None:
-                return as_positive_definite(name, matrix, dimension)
-        return np.eye(dimension)
+        if self.V is not None:
+            return as_positive_definite("V", self.V, dimension)
+        return np.eye(dimension) if self.S is None else as_positive_definite("S", self.S, dimension)
 
     def _nodes(self, problem: Problem) -> np.ndarray:
         if self.grid is None:

@@ -31,19 +31,17 @@ def sweep_until_settled(
     observations, L = regression.sweep(model, guess)
     newton = isinstance(model, LinearisedError)
 
-    def residual(part: Regression, x: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def missed(x: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """By how much f is missed, and f, both (P, N, D)."""
-        if newton:
-            values = part.evaluate(x)
-            return x[:, :, -1] - values, values
-        seen = observations.take(members)._replace(values=x)
-        values = part.evaluate(part.states(seen, take_members(L, members)))
-        return x - values, values
+        part, states = regression.take(members), x
+        if not newton:
+            states = part.states(observations.take(members)._replace(values=x), take_members(L, members))
+        values = part.evaluate(states)
+        return (x[:, :, -1] if newton else x) - values, values
 
     def sweep(x: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        part = regression.take(members)
-        missed, proposal = residual(part, x, members)
-        size = relative_size(part, missed, proposal)
+        part, (residual, proposal) = regression.take(members), missed(x, members)
+        size = relative_size(part, residual, proposal)
         if newton:
             seen = part.observe(model, x)
             proposal = part.states(seen, part.factor(seen))
@@ -53,8 +51,9 @@ def sweep_until_settled(
     if guess is None:  # the recursion can run away where the straight line does not
         line = regression.prior_mean if newton else regression.evaluate(regression.prior_mean)
         everyone = np.arange(len(start))
-        of_start, of_line = (np.sum(residual(regression, x, everyone)[0] ** 2, axis=(1, 2)) for x in (start, line))
-        start[~(of_start <= of_line)] = line[~(of_start <= of_line)]  # also for NaN
+        of_start, of_line = (np.sum(missed(x, everyone)[0] ** 2, axis=(1, 2)) for x in (start, line))
+        worse = ~(of_start <= of_line)  # also for NaN
+        start[worse] = line[worse]
     refined = damped_sweeps(sweep, start, sweeps, tolerance)
     if newton:
         observations = regression.observe(model, refined.x)

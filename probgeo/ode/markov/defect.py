@@ -27,23 +27,8 @@ from probgeo.ode.markov.steps import Steps
 from probgeo.ode.problem import Problem
 from probgeo.ragged import members_of
 
-# Radau's points of a step: eight for the defect of y' (of degree seven), one fewer where y is its
-# integral, and better inside of steps. With six, coverage of van der Pol's oscillator (mu = 5) is
-# .8 instead of .93, and .98 with eight; others do not notice.
-POINTS = 8
-# Local tolerances up to which Jacobians are interpolated between four points of a step. Errors are
-# then estimated with 1 % less accuracy, 3 % at worst; at 1e-4 with 10 %, or not at all (Pleiades).
-INTERPOLATED = 1e-6
 # Draws of the signs. Coverage is .956 with 8, 16 and 64 (15 kinds of problems, four tolerances).
 DRAWS = 8
-# Of the error inside a step that is taken off, this share stays. Measured: .01 where the tolerance
-# is 1e-5 and less, up to .05 at 1e-2, where the linearised equation is off by that much.
-INSIDE = 0.03
-# Bounds of the factor that fits error bars, over the mean. With .6, .8 and 1.0 below, coverage over
-# 16 kinds of problems and six tolerances is .95, .97 and .98, and least with few steps. The mean
-# alone is too much: coverage is .99 to 1 at tolerances of 1e-6 and 1e-8.
-LOWEST, HIGHEST = 0.8, 1.5
-FEW = 4.0  # from few errors the factor is known less well, and larger by a share FEW / number
 
 
 class Collocation(NamedTuple):
@@ -52,6 +37,8 @@ class Collocation(NamedTuple):
     points: np.ndarray
     integrals: np.ndarray
     to_pieces: np.ndarray  # (S + 1, S + 1): monomials from values at 0 and at the points
+    gauss: np.ndarray  # (4,) Gauss's points
+    from_gauss: np.ndarray  # (S, 4): values at Radau's points from those at Gauss's
 
 
 @cache
@@ -65,7 +52,8 @@ def radau(points: int) -> Collocation:
     integrals = (c[:, None] ** (powers + 1) / (powers + 1)) @ np.linalg.inv(c[:, None] ** powers)
     with_start = np.concatenate([[0.0], c])
     to_pieces = np.linalg.inv(with_start[:, None] ** np.arange(points + 1))
-    return Collocation(c, integrals, to_pieces)
+    few, k = (np.polynomial.legendre.leggauss(4)[0] + 1.0) / 2.0, np.arange(4)
+    return Collocation(c, integrals, to_pieces, few, c[:, None] ** k @ np.linalg.inv(few[:, None] ** k))
 
 
 @dataclass(frozen=True)
@@ -96,14 +84,20 @@ def estimate_errors(
     `accuracy` is the local tolerance of the steps.
     """
     order, D = problem.order, problem.dimension
-    points = POINTS if stiff or order == 1 else POINTS - 1
+    # Eight of Radau's points for the defect of y' (of degree seven), one fewer where y is its integral, and better
+    # inside of steps. With six, coverage of van der Pol's oscillator (mu = 5) is .8 instead of .93, and .98 with eight;
+    # others do not notice.
+    points = 8 if stiff or order == 1 else 7
     rule, h, elements = radau(points), steps.h, steps.elements
     at = (steps.starts[:, None] + h[:, None] * rule.points).ravel()
     curve = [along(steps.pieces, h, rule.points, m) for m in range(order + 1)]
     state = np.stack(curve[:order], axis=2).reshape(-1, order, D)
     rows = np.repeat(members[members_of(elements)], points)
     uncertain = problem.spread is not None or problem.with_args
-    if stiff or uncertain or accuracy > INTERPOLATED:
+    # At small local tolerances Jacobians are interpolated between four points of a step, a fifth of the time of batches
+    # with many steps. Errors are estimated with 1 % less accuracy, 3 % at worst; at 1e-4 with 10 %, or not at all
+    # (Pleiades).
+    if stiff or uncertain or accuracy > 1e-6:
         values, jacobians = problem.field.values_and_jacobians(at, state, rows)
     else:
         values = problem.field.values(at, state, rows)
@@ -115,7 +109,12 @@ def estimate_errors(
         by_args = problem.field.by_args(at, state, rows)
         flat = [x.reshape(*defect.shape, -1) for x in by_args]
         forcing = np.concatenate([forcing, *flat], axis=3)
-    start = _starts(problem, members, forcing.shape[3])
+    # initial values of all columns: no error, the uncertain data, no change of f yet
+    data = problem.columns()
+    R = 0 if data is None else data.shape[-1]
+    start = np.zeros((len(members), order * D, 1 + DRAWS + R + forcing.shape[3]))
+    if data is not None:
+        start[:, :, 1 + DRAWS : 1 + DRAWS + R] = data[members].reshape(len(members), order * D, R)
     solution = np.empty((len(h), points, order * D, start.shape[2]))
     error_equation(
         elements,
@@ -135,39 +134,19 @@ def estimate_errors(
     columns = polynomials(elements, start[:, :D, which], solution[:, :, :D, which])
     pieces, inside = without_bumps(steps.pieces, columns[..., 0], elements, h)
     std = standard_deviations(steps.offsets, solution[:, -1, :D], inside)
-    data = np.ascontiguousarray(columns[..., 1:])
-    return Estimate(pieces, std, data if data.shape[3] else None, defect, rates)
+    spread = np.ascontiguousarray(columns[..., 1:])
+    return Estimate(pieces, std, spread if spread.shape[3] else None, defect, rates)
 
 
 def _interpolated_jacobians(problem: Problem, members: np.ndarray, steps: Steps, points: int) -> np.ndarray:
     """Jacobians at so many of Radau's points (E, S, q D D), from four of Gauss's of every step."""
     order, D, h = problem.order, problem.dimension, steps.h
-    few, to_radau = _gauss(points)
+    few, to_radau = radau(points).gauss, radau(points).from_gauss
     at = (steps.starts[:, None] + h[:, None] * few).ravel()
-    curve = [along(steps.pieces, h, few, m) for m in range(order)]
-    state = np.stack(curve, axis=2).reshape(-1, order, D)
+    state = np.stack([along(steps.pieces, h, few, m) for m in range(order)], axis=2).reshape(-1, order, D)
     rows = np.repeat(members[members_of(steps.elements)], len(few))
     jacobians = problem.field.jacobians(at, state, rows).reshape(len(h), len(few), -1)
     return np.matmul(to_radau, jacobians)
-
-
-@cache
-def _gauss(points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss's four points on [0, 1], and the matrix (S, 4) from values there to Radau's points."""
-    few = (np.polynomial.legendre.leggauss(4)[0] + 1.0) / 2.0
-    k = np.arange(4)
-    return few, radau(points).points[:, None] ** k @ np.linalg.inv(few[:, None] ** k)
-
-
-def _starts(problem: Problem, members: np.ndarray, parameters: int) -> np.ndarray:
-    """Initial values (B, n, C) of all columns: no error, the uncertain data, no change of f yet."""
-    n = problem.order * problem.dimension
-    columns = problem.columns()
-    data = np.zeros((len(members), n, 0))
-    if columns is not None:
-        data = columns[members].reshape(len(members), n, -1)
-    nothing = np.zeros((len(members), n, 1 + DRAWS))
-    return np.concatenate([nothing, data, np.zeros((len(members), n, parameters))], axis=2)
 
 
 def random_signs(elements: np.ndarray) -> np.ndarray:
@@ -221,7 +200,9 @@ def without_bumps(
     better[:, : error.shape[1]] -= bump
     s = np.linspace(0.0, 1.0, 8)[1:-1]
     one = np.ones(len(pieces))
-    left = along(kept, one, s, 0) ** 2 + (INSIDE * along(bump, one, s, 0)) ** 2
+    # Of what is taken off a share of .03 stays. Measured: .01 where the tolerance is 1e-5 and less, up to .05 at 1e-2,
+    # where the linearised equation is off by that much.
+    left = along(kept, one, s, 0) ** 2 + (0.03 * along(bump, one, s, 0)) ** 2
     return better, left.mean(axis=1)
 
 
@@ -239,7 +220,7 @@ def standard_deviations(offsets: np.ndarray, errors: np.ndarray, inside: np.ndar
     drawn = np.mean(errors[..., 1 : 1 + DRAWS] ** 2, axis=2)
     known = drawn > 0
     ratio = np.where(known, square / np.where(known, drawn, 1.0), 0.0)
-    s2 = error_scales(elements, ratio, LOWEST, HIGHEST, FEW)
+    s2 = error_scales(elements, ratio)
     last = np.delete(np.arange(offsets[-1]), offsets[:-1])  # nodes where steps end
     variance = np.zeros((offsets[-1], errors.shape[1]))
     variance[last] = s2[member][:, None] * drawn

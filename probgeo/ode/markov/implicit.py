@@ -137,9 +137,6 @@ class ImplicitWalk(Walk):
         self.polynomials = np.where(accepted[:, None, None], curves, self.polynomials)
         self.before = np.where(accepted, h, self.before)
 
-    def empty_record(self) -> tuple[np.ndarray, ...]:
-        return (np.zeros((0, STAGES + 1, self.order * self.dimension)),)
-
     def pieces(self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
         """Collocation polynomials (elements, S + 1, D); of second order, integrals of y'."""
         (curve,) = record

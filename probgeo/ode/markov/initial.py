@@ -21,11 +21,9 @@ from probgeo.ragged import in_chunks, members_at_a_time, members_of
 if TYPE_CHECKING:
     from probgeo.ode.markov.solver import Markov
 
-# Local tolerance of the first round, as a share of the tolerance. Of 100 copies of Duffing's
-# equation, 7-28 need a second round with .3, 1-10 with .1, none with .03 (steps 15 % shorter).
+# Local tolerance of the first round, as a share of the tolerance. Of 100 copies of Duffing's equation, 7-28 need a
+# second round with .3, 1-10 with .1, none with .03 (steps 15 % shorter).
 FIRST_SHARE = 0.03
-AIM = 0.25  # error of the next round over the tolerance
-MEANINGFUL = 0.1  # of the size of the curve: errors beyond are beyond the linearised equation, too
 
 
 def solve_initial(problem: Problem, solver: "Markov") -> Curve:
@@ -55,14 +53,16 @@ def _solve_some(problem: Problem, solver: "Markov", members: np.ndarray) -> list
             np.maximum(share[left] * solver.rtol, smallest),
             share[left] * solver.atol,
             solver.max_points - 1,
-            solver.n_points - 1 if solver.n_points is not None else None,
+            None if solver.n_points is None else solver.n_points - 1,
         )
         steps = walk(problem, chosen, demand).walk()
         accuracy = np.inf if own_mesh else FIRST_SHARE * solver.rtol
         estimate = estimate_errors(problem, chosen, steps, accuracy, stiff=solver.stiff)
         evaluations[left] += steps.evaluations + estimate.defect.shape[1] * np.diff(steps.elements)
-        std = _with_rounding(steps, estimate)
-        excess = _excess(steps, std, solver)
+        size = _largest(steps.pieces[:, 0], steps.elements)
+        rounding = 2.0 * np.finfo(float).eps * np.nan_to_num(size)
+        std = np.hypot(estimate.std, rounding[members_of(steps.offsets), None])
+        excess = _excess(_largest(std, steps.offsets), size, solver)
         curve = _curve(problem, steps, estimate, std, excess, evaluations[left])
         lost = steps.status != OK
         leave = (excess <= 1.0) | lost | own_mesh
@@ -73,28 +73,17 @@ def _solve_some(problem: Problem, solver: "Markov", members: np.ndarray) -> list
             done.append((chosen[back], before[back]))
         if leave.all():
             return done
-        share[left] *= _smaller(excess)
+        # to a quarter of the tolerance: the error is proportional to the local one by and large
+        with np.errstate(all="ignore"):
+            share[left] *= np.clip(np.where(np.isfinite(excess), 0.25 / excess, 1e-3), 1e-4, 0.25)
         left, before = left[~leave], curve[~leave]
 
 
-def _smaller(excess: np.ndarray) -> np.ndarray:
-    """By what to lower the local tolerance, to which the error is proportional by and large."""
-    known = np.isfinite(excess)
-    return np.clip(np.where(known, AIM / np.where(known, excess, 1.0), 1e-3), 1e-4, AIM)
-
-
-def _with_rounding(steps: Steps, estimate: Estimate) -> np.ndarray:
-    """Standard deviations (rows, D) of the errors, none of which is smaller than rounding."""
-    size = np.nan_to_num(_largest(steps.pieces[:, 0], steps.elements))
-    return np.hypot(estimate.std, 2.0 * np.finfo(float).eps * size[members_of(steps.offsets), None])
-
-
-def _excess(steps: Steps, std: np.ndarray, solver: "Markov") -> np.ndarray:
+def _excess(deviation: np.ndarray, size: np.ndarray, solver: "Markov") -> np.ndarray:
     """Two standard deviations over the tolerance, where they are largest (B,)."""
-    deviation, size = _largest(std, steps.offsets), _largest(steps.pieces[:, 0], steps.elements)
     tolerance = solver.atol + solver.rtol * size
-    if solver.n_points is not None:  # the user's mesh: as good as it is, if that is good at all
-        tolerance = np.maximum(tolerance, MEANINGFUL * size)
+    if solver.n_points is not None:  # the user's mesh: as good as it is, unless the linearised equation is wrong, too
+        tolerance = np.maximum(tolerance, 0.1 * size)
     with np.errstate(all="ignore"):
         return np.where(deviation == 0, 0.0, 2.0 * deviation / tolerance)
 
@@ -120,24 +109,20 @@ def _curve(
     envelope = std / np.sqrt(k)[:, None]
     envelope[first] = envelope[first + 1]
     pieces = np.ascontiguousarray(estimate.pieces)
-    middle = estimate.defect[:, estimate.defect.shape[1] // 2]
+    # evidence: one defect of every step, as independent Gaussians of the scale they have
+    middle, of_step = estimate.defect[:, estimate.defect.shape[1] // 2], members_of(elements)
+    n = np.diff(elements) * problem.dimension
+    total = np.bincount(of_step, np.sum(middle**2, axis=1), count)
     square = np.bincount(member, np.mean(envelope**2, axis=1), count) / np.diff(offsets)
     with np.errstate(all="ignore"):
         missed = _largest(estimate.defect, elements) / _largest(estimate.rates, elements)
+        log_evidence = -0.5 * n * (1.0 + np.log(2.0 * np.pi * total / n))
     return Curve(
         posterior=PiecewisePosterior(steps.t, offsets, pieces, estimate.spread, envelope, problem.order, pinned=False),
         t_span=(problem.t0, problem.t1),
         status=np.where(steps.status == OK, status, steps.status),
-        log_evidence=_log_density(middle, members_of(elements), count),
+        log_evidence=log_evidence,
         n_evaluations=evaluations,
         residual=missed,
         scale=np.sqrt(square),
     )
-
-
-def _log_density(defect: np.ndarray, member: np.ndarray, count: int) -> np.ndarray:
-    """Of one defect of every step (E, D), as independent Gaussians of the scale they have (B,)."""
-    n = np.bincount(member, minlength=count) * defect.shape[1]
-    total = np.bincount(member, np.sum(defect**2, axis=1), count)
-    with np.errstate(all="ignore"):
-        return -0.5 * n * (1.0 + np.log(2.0 * np.pi * total / n))

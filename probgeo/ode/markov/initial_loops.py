@@ -104,8 +104,6 @@ def take_steps(
     rates: np.ndarray,
     error: np.ndarray,
     limits: np.ndarray,
-    equal: int,
-    most: int,
     t: np.ndarray,
     y: np.ndarray,
     slopes: np.ndarray,
@@ -118,16 +116,17 @@ def take_steps(
 ) -> None:
     """Take the steps that are good enough, and choose the next ones.
 
-    A step is taken if its error is at most one, unless it is a first one and much too short; with
-    `equal` steps, whenever it is finite. The next is as long as its error allows, by `limits` =
-    (t0, t1, exponent, safety, smallest and largest factor, error of timid first steps, longest).
+    A step is taken if its error is at most one, unless it is a first one and much too short; with `equal` steps,
+    whenever it is finite. The next is as long as its error allows. `limits` = (t0, t1, exponent, longest step, number
+    of equal steps or 0, most steps).
 
-    active (A,), h (A,), point (A, n), rates (A, D), error (A,); t, y, slopes, size, following (next
-    lengths) and retried (A, ...) of active members, taken (B,) of all are brought up to date;
-    accepted (A,) and ended (A,) (0: on the way, 1: arrived, 2: lost, 3: too many steps) written to.
+    active (A,), h (A,), point (A, n), rates (A, D), error (A,); t, y, slopes, size, following (next lengths) and
+    retried (A, ...) of active members, taken (B,) of all are brought up to date; accepted (A,) and ended (A,) (0: on
+    the way, 1: arrived, 2: lost, 3: too many steps) written to.
     """
-    t0, t1, exponent, safety = limits[0], limits[1], limits[2], limits[3]
-    smallest, largest, timid = limits[4], limits[5], limits[6]
+    t0, t1, exponent, longest, equal, most = limits[0], limits[1], limits[2], limits[3], limits[4], limits[5]
+    safety, most_growth = 0.9, 4.0  # of the step that would just meet the tolerance
+    timid = 1e-3  # error of a first step over its tolerance, below which it is taken again
     n, D, order = y.shape[1], slopes.shape[1], size.shape[1]
     for a in range(len(active)):
         m = active[a]
@@ -137,14 +136,14 @@ def take_steps(
         for i in range(D):
             finite = finite and np.isfinite(rates[a, i])
         good = finite and error[a] <= 1.0
-        short = taken[m] == 0 and error[a] < timid and h[a] < limits[7]
+        short = taken[m] == 0 and error[a] < timid and h[a] < longest
         accepted[a] = good and (retried[a] or not short)  # or else it might go to and fro for ever
         if equal > 0:
             accepted[a] = finite
-        factor = smallest
+        factor = 1.0 / most_growth
         if finite:
             factor = safety * max(error[a], 1e-20) ** -exponent
-            factor = min(max(factor, smallest), largest)
+            factor = min(max(factor, 1.0 / most_growth), most_growth)
         # growth waits after a step that failed
         following[a] = h[a] * (min(factor, 1.0) if retried[a] else factor)
         retried[a] = not good
@@ -354,28 +353,26 @@ def error_equation(
 
 
 @loop
-def error_scales(offsets: np.ndarray, ratio: np.ndarray, lowest: float, highest: float, few: float) -> np.ndarray:
+def error_scales(offsets: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     """Factors s^2 (B,) by which the variance of drawn errors fits the estimated one.
 
-    ratio (E, D) = estimated squared error over drawn variance, at the ends of the steps. The factor
-    is such that two standard deviations hold .954 of it, as they do of a Gaussian, but between
-    `lowest` and `highest` times the mean: where errors grow steadily, all are alike, and one
-    standard deviation. From few errors it is known less well, and a share few / number larger.
+    ratio (E, D) = estimated squared error over drawn variance, at the ends of the steps. The factor is such that two
+    standard deviations hold .954 of it, as they do of a Gaussian, but at least .8 times the mean: where errors grow
+    steadily, all are alike, and one standard deviation. From few errors it is known less well, and a share 4 / number
+    larger. Over 16 kinds of problems and six tolerances coverage is .95, .97 and .98 with .6, .8 and 1.0, and least
+    with few steps. The mean alone is too much: coverage is .99 to 1 at tolerances of 1e-6 and 1e-8.
     """
-    members = offsets.shape[0] - 1
-    factors = np.zeros(members)
-    for b in range(members):
+    factors = np.zeros(offsets.shape[0] - 1)
+    for b in range(len(factors)):
         own = np.sort(ratio[offsets[b] : offsets[b + 1]].ravel())
         own = own[own > 0.0]
         if own.size == 0:
             continue
-        mean = own.mean()
         place = 0.954 * (own.size - 1)
         low = int(place)
         high = min(low + 1, own.size - 1)
         quantile = own[low] + (place - low) * (own[high] - own[low])
-        factors[b] = min(max(quantile / 4.0, lowest * mean), highest * mean)
-        factors[b] *= 1.0 + few / own.size
+        factors[b] = max(quantile / 4.0, 0.8 * own.mean()) * (1.0 + 4.0 / own.size)
     return factors
 
 

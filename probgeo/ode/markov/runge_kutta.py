@@ -78,20 +78,9 @@ class ExplicitWalk(Walk):
         k = self._stages(h)
         start, point = self.y.copy(), np.empty_like(self.y)
         error, stiffness = np.empty(len(h)), np.empty(len(h))
-        judge_steps(
-            k,
-            coefficients.weights[-2:],
-            start,
-            h,
-            self.size,
-            self.demand.rtol[self.active],
-            self.demand.atol[self.active],
-            coefficients.e5,
-            coefficients.e3,
-            point,
-            error,
-            stiffness,
-        )
+        tolerances = self.size, self.demand.rtol[self.active], self.demand.atol[self.active]
+        estimates = coefficients.e5, coefficients.e3
+        judge_steps(k, coefficients.weights[-2:], start, h, *tolerances, *estimates, point, error, stiffness)
         rates = np.ascontiguousarray(k[:, STAGES, -self.dimension :])
         return Attempt(point, rates, error, (start, k), stiffness > coefficients.stable)
 
@@ -110,10 +99,6 @@ class ExplicitWalk(Walk):
             rates = self.values(self.t + coefficients.nodes[stage] * h, point)
         k[:, STAGES] = self.state_slopes(point, rates)
         return k
-
-    def empty_record(self) -> tuple[np.ndarray, ...]:
-        n = self.order * self.dimension
-        return np.zeros((0, n)), np.zeros((0, STAGES + 1, n))
 
     def pieces(self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
         """The interpolant of every step (elements, 8 or 9, D), from three more evaluations."""

@@ -15,12 +15,8 @@ from probgeo.ode.markov.initial_loops import take_steps
 from probgeo.ode.problem import Problem
 from probgeo.ragged import elements_of, offsets_of
 
-SAFETY = 0.9  # of the step that would just meet the tolerance
-LARGEST = 4.0  # factor by which a step grows or shrinks
-LONGEST = 0.25  # step, as a share of the interval: what lies between few evaluations is not seen
-TIMID = 1e-3  # error of a first step over its tolerance, below which it is taken again
-ENDED_LOST, ENDED_LONG = 2, 3  # how `take_steps` says that a member left before the end
-ENDED_STOPPED = 4  # at a terminal event
+# how a member left: arrived, lost, after too many steps (all said by `take_steps`), or at a terminal event
+ARRIVED, LOST, TOO_LONG, STOPPED = range(1, 5)
 
 
 @dataclass(frozen=True)
@@ -67,22 +63,15 @@ class Demand(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What came of one step of every active member.
+    """What came of one step of every active member: the states it leads to, f there, its error over the local tolerance
+    (not finite if the step failed), arrays from which the polynomials are made in the end, and whether stability, not
+    accuracy, may have kept the step short."""
 
-    Attributes
-    ----------
-    point (A, n) : the states it leads to
-    rates (A, D) : f there
-    error (A,) : over the local tolerance; not finite if the step failed
-    record : arrays (A, ...) from which the polynomials are made in the end
-    stiff (A,) : whether stability, not accuracy, may have kept the step short
-    """
-
-    point: np.ndarray
-    rates: np.ndarray
-    error: np.ndarray
-    record: tuple[np.ndarray, ...]
-    stiff: np.ndarray
+    point: np.ndarray  # (A, n)
+    rates: np.ndarray  # (A, D)
+    error: np.ndarray  # (A,)
+    record: tuple[np.ndarray, ...]  # (A, ...)
+    stiff: np.ndarray  # (A,)
 
 
 class Walk(ABC):
@@ -94,6 +83,8 @@ class Walk(ABC):
     def __init__(self, problem: Problem, members: np.ndarray, demand: Demand) -> None:
         self.field, self.members, self.demand = problem.field, members, demand
         self.t0, self.t1 = t0, t1 = problem.t0, problem.t1
+        self.longest = 0.25 * (t1 - t0)  # what lies between few evaluations is not seen
+        self.limits = np.array([t0, t1, self.exponent, self.longest, demand.equal or 0, demand.most])
         start = problem.values[members]
         count, self.order, self.dimension = start.shape
         self.status = np.full(count, OK)
@@ -113,10 +104,8 @@ class Walk(ABC):
         self.seen = np.zeros((count, len(self.terminal)))  # their values at the last node
         self.left = np.tile([event.count for event in self.terminal], (count, 1))
         self.slopes = np.array(self.values(self.t, self.y))
-        self.h = self._first_steps()
+        self.h = np.where(np.isfinite(self.slopes).all(axis=1), self._first_steps(), 0.0)  # none: they are lost
         self.seen = self._events()
-        self.longest = LONGEST * (t1 - t0)
-        self.limits = np.array([t0, t1, self.exponent, SAFETY, 1.0 / LARGEST, LARGEST, TIMID, self.longest])
 
     @abstractmethod
     def attempt(self, h: np.ndarray) -> Attempt:
@@ -127,15 +116,23 @@ class Walk(ABC):
         """Polynomials (elements, degree + 1, D) of all steps taken."""
 
     def walk(self) -> Steps:
-        """To the end."""
-        self._leave(~np.isfinite(self.slopes).all(axis=1), NOT_FINITE)
+        """To the end. Members that did not get there go on from where they were lost with NaN."""
         while len(self.active):
             self._step()
         *columns, accepted = (np.concatenate(column) for column in zip(*self.history, strict=True))
         member, t, h, *record = (column[accepted] for column in columns)
         pieces = self.pieces(member, t, h, tuple(record))
         ends = np.where(self.stopped, self.reached, self.t1)
-        return in_order(member, t, h, pieces, self.reached, ends, self.status, self.evaluations)
+        lost = np.flatnonzero(self.reached < ends)
+        member = np.concatenate([member, lost])
+        order = np.argsort(member, kind="stable")
+        t = np.concatenate([t, self.reached[lost]])[order]
+        h = np.concatenate([h, ends[lost] - self.reached[lost]])[order]
+        nothing = np.full((len(lost), *pieces.shape[1:]), np.nan)
+        pieces = np.concatenate([pieces, nothing])[order]
+        elements = offsets_of(np.bincount(member, minlength=len(ends)))
+        t, offsets = np.insert(t, elements[1:], ends), elements + np.arange(len(elements))
+        return Steps(t, offsets, h, pieces, self.status, self.evaluations)
 
     def values(self, t: np.ndarray, y: np.ndarray, active: np.ndarray | None = None) -> np.ndarray:
         """f (A, D) at one point of every active member, or of these."""
@@ -190,25 +187,8 @@ class Walk(ABC):
         point, rates, error, record, stiff = self.attempt(h)
         accepted, ended = np.empty(len(h), dtype=bool), np.empty(len(h), dtype=np.int64)
         self.history.append((active, self.t.copy(), h, *record, accepted))
-        take_steps(
-            active,
-            h,
-            point,
-            rates,
-            error,
-            self.limits,
-            demand.equal or 0,
-            demand.most,
-            self.t,
-            self.y,
-            self.slopes,
-            self.size,
-            self.h,
-            self.retried,
-            self.taken,
-            accepted,
-            ended,
-        )
+        carried = self.t, self.y, self.slopes, self.size, self.h, self.retried, self.taken
+        take_steps(active, h, point, rates, error, self.limits, *carried, accepted, ended)
         self.unstable[active] += accepted & stiff
         self.accepted(accepted, h, record)
         if self.terminal:
@@ -216,10 +196,11 @@ class Walk(ABC):
         if ended.any():
             self.reached[active] = self.t
             limited = self.unstable[active] > 0.25 * demand.most
-            self.status[active[ended == ENDED_LOST]] = NOT_FINITE
-            self.status[active[ended == ENDED_LONG]] = TOO_COARSE
-            self.status[active[(ended == ENDED_LONG) & limited]] = STIFF
-            self._keep(ended == 0)
+            self.status[active[ended == LOST]] = NOT_FINITE
+            self.status[active[ended == TOO_LONG]] = TOO_COARSE
+            self.status[active[(ended == TOO_LONG) & limited]] = STIFF
+            for name in self.carried:
+                setattr(self, name, getattr(self, name)[ended == 0])
 
     def _events(self) -> np.ndarray:
         """Values (A, events) of the terminal ones at the last node of every active member."""
@@ -234,60 +215,14 @@ class Walk(ABC):
         for k, event in enumerate(self.terminal):
             self.left[:, k] -= event.crossed(self.seen[:, k], now[:, k])
         self.seen = now
-        met = (self.left <= 0).any(axis=1) & (ended != ENDED_LOST)
+        met = (self.left <= 0).any(axis=1) & (ended != LOST)
         self.stopped[self.active[met]] = True
-        ended[met] = ENDED_STOPPED
+        ended[met] = STOPPED
 
     def accepted(  # noqa: B027 (most have nothing to remember)
         self, accepted: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]
     ) -> None:
         """What a method remembers of the steps of active members, before some of them leave."""
-
-    def _leave(self, gone: np.ndarray, status: int) -> None:
-        self.status[self.active[gone]] = status
-        self.history.append(self._nothing())
-        self._keep(~gone)
-
-    def _nothing(self) -> tuple[np.ndarray, ...]:
-        """A record without steps, so that there always is one."""
-        none = np.zeros(0, dtype=np.int64)
-        nobody = np.zeros(0, dtype=bool)
-        return (none, np.zeros(0), np.zeros(0), *self.empty_record(), nobody)
-
-    @abstractmethod
-    def empty_record(self) -> tuple[np.ndarray, ...]:
-        """Arrays (0, ...) like those of an attempt."""
-
-    def _keep(self, keep: np.ndarray) -> None:
-        if not keep.all():
-            for name in self.carried:
-                setattr(self, name, getattr(self, name)[keep])
-
-
-def in_order(
-    member: np.ndarray,
-    t: np.ndarray,
-    h: np.ndarray,
-    pieces: np.ndarray,
-    reached: np.ndarray,
-    ends: np.ndarray,
-    status: np.ndarray,
-    evaluations: np.ndarray,
-) -> Steps:
-    """Steps (member, where they start, lengths, pieces) as a ragged batch.
-
-    Members that did not get further than `reached` (B,) go on from there to their ends with NaN.
-    """
-    lost = np.flatnonzero(reached < ends)
-    member = np.concatenate([member, lost])
-    order = np.argsort(member, kind="stable")
-    t = np.concatenate([t, reached[lost]])[order]
-    h = np.concatenate([h, ends[lost] - reached[lost]])[order]
-    nothing = np.full((len(lost), *pieces.shape[1:]), np.nan)
-    pieces = np.concatenate([pieces, nothing])[order]
-    elements = offsets_of(np.bincount(member, minlength=len(status)))
-    t = np.insert(t, elements[1:], ends)
-    return Steps(t, elements + np.arange(len(elements)), h, pieces, status, evaluations)
 
 
 def integrated(top: np.ndarray, h: np.ndarray, y: np.ndarray, rise: np.ndarray) -> np.ndarray:
