@@ -14,6 +14,7 @@ import numpy as np
 
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, NewtonStep
+from probgeo.geometry.elements import estimate
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.guess import chains_of
 from probgeo.geometry.manifold import Manifold
@@ -120,7 +121,7 @@ def logarithms(
     return Logs(
         vectors=log.mean,
         cov=log.cov,
-        slopes=slopes_of(manifold.metric, geodesics, bases, log.mean),
+        slopes=slopes_of(manifold.metric, chains_of(geodesics), bases, log.mean),
         length=length.mean,
         length_var=length.cov,
         converged=geodesics.converged,
@@ -196,18 +197,31 @@ def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
     )
 
 
-def slopes_of(metric: Metric, geodesics: Geodesic, bases: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+def with_finer_slopes(metric: Metric, logs: Logs) -> Logs:
+    """Slopes from curves that are solved on meshes of twice the elements, four times as precise at least."""
+    if logs.geodesics is None:
+        return logs
+    chains = chains_of(logs.geodesics)
+    finer = slopes_of(metric, chains, logs.bases, logs.vectors, finer=True)
+    known = logs.slopes.any(axis=(1, 2), keepdims=True)  # see `usable`
+    return replace(logs, slopes=np.where(known, finer, 0.0))
+
+
+def slopes_of(
+    metric: Metric, chains: Chains, bases: np.ndarray, vectors: np.ndarray, finer: bool = False
+) -> np.ndarray:
     """Derivatives (P, D, D) of the logarithms v by the base x, with the other end held.
 
-    M(x) v = -dE/dx, with E the energy of the geodesic. So dv/dx = -M^-1 (H + d(M v)/dx), the last
-    with v held, and H the Hessian of E by x: what is left of that of the curve's nodes when all
-    others are eliminated. For curves that are no minimum there is none: -I, as in flat space.
+    M(x) v = -dE/dx, with E the energy of the geodesic. So dv/dx = -M^-1 (H + d(M v)/dx), the last with v held, and H
+    the Hessian of E by x: what is left of that of the curve's nodes when all others are eliminated. For curves that are
+    no minimum there is none: -I, as in flat space.
     """
-    D, chains = bases.shape[1], chains_of(geodesics)
+    D = bases.shape[1]
     slopes = np.tile(-np.eye(D), (len(bases), 1, 1))
 
     def work(members: np.ndarray) -> None:
-        left = _left_of_first_node(metric, chains.take(members))
+        part = chains.take(members)
+        left = _left_of_first_node(metric, estimate(metric, part).corrected() if finer else part)
         terms = metric.energy_terms(bases[members], vectors[members])
         good = np.isfinite(left).all(axis=(1, 2)) & np.isfinite(terms.xv).all(axis=(1, 2))
         vc, vv = left[good, D:, :D], left[good, D:, D:]
@@ -215,7 +229,7 @@ def slopes_of(metric: Metric, geodesics: Geodesic, bases: np.ndarray, vectors: n
         change = H + terms.xv[good].transpose(0, 2, 1)
         slopes[members[good]] = -np.linalg.solve(terms.vv[good], change)
 
-    most = members_at_a_time(chains.hessian_bytes)
+    most = members_at_a_time((2.0 if finer else 1.0) * chains.hessian_bytes)
     in_chunks(work, len(chains), most=most, least=256, progress=False)
     return slopes
 

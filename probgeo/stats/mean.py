@@ -9,7 +9,7 @@ from probgeo._checks import as_float_array, as_positive, as_whole_number, one_of
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs
-from probgeo.stats.descent import Centre, CentreRule, Descent, Iterate
+from probgeo.stats.descent import Centre, Descent, Iterate
 from probgeo.stats.estimator import IterationsBar, ManifoldEstimator, Verbose, as_random_state, merged
 
 
@@ -50,7 +50,7 @@ class CentreEstimator(ManifoldEstimator):
 
         `guess` are logarithms of these points at `init`, or nearby.
         """
-        rule, best = self._rule(), None
+        settings, best = self._settings(), None
         starts = _first_points(X, weights, self.init, self.n_init, self.random_state)
         with IterationsBar(type(self).__name__, self.verbose) as bar:
             done = 0  # by earlier starts
@@ -60,29 +60,28 @@ class CentreEstimator(ManifoldEstimator):
                 bar.update(done + expected, **lengths)
 
             for start in starts:
-                if len(X) > 128 and self.init is None and rule.alpha is None:
+                if len(X) > 128 and self.init is None and self.step == "newton":
                     # an eighth of the spread is how far the centre of 64 points is off
                     some = _sample(X, weights, 64, self.random_state)
-                    alike = np.ones(len(some))
-                    first = Descent(manifold, some, alike, rule, last_look=False)
+                    first = Descent(manifold, some, np.ones(len(some)), **settings, last_look=False)
                     start = first.run(start).point
-                found = Descent(manifold, X, weights, rule, report).run(start, guess)
+                found = Descent(manifold, X, weights, **settings, report=report).run(start, guess)
                 done += len(found.history)
                 if best is None or _is_better(found, best):
                     best = found
         assert best is not None
         return best
 
-    def _rule(self) -> CentreRule:
+    def _settings(self) -> dict[str, Any]:
         one_of("step", self.step, ("newton", "fixed"))
         as_whole_number("n_init", self.n_init, 1)
-        return CentreRule(
-            power=self._power,
-            max_iter=as_whole_number("max_iter", self.max_iter, 1),
-            fraction=as_positive("fraction", self.fraction, or_zero=True),
-            tol=as_positive("tol", self.tol),
-            alpha=as_positive("alpha", self.alpha) if self.step == "fixed" else None,
-        )
+        return {
+            "power": self._power,
+            "max_iter": as_whole_number("max_iter", self.max_iter, 1),
+            "fraction": as_positive("fraction", self.fraction, or_zero=True),
+            "tol": as_positive("tol", self.tol),
+            "alpha": as_positive("alpha", self.alpha) if self.step == "fixed" else None,
+        }
 
     def _keep(self, centre: Centre, weights: np.ndarray) -> None:
         shares, logs = weights / weights.sum(), centre.logs
@@ -103,7 +102,8 @@ class CentreEstimator(ManifoldEstimator):
         if not manifold.members:
             return
         found = [
-            Descent(member, X, weights, self._rule()).run(centre.point, centre.logs) for member in manifold.members
+            Descent(member, X, weights, **self._settings()).run(centre.point, centre.logs)
+            for member in manifold.members
         ]
         self.members_ = np.stack([one.point for one in found])
         off = self.members_ - self.members_.mean(axis=0)
