@@ -51,8 +51,7 @@ class Centre(NamedTuple):
     statistical: np.ndarray
     logs: Logs  # at the point
     history: list[Iterate]
-    converged: bool
-    message: str
+    problem: str  # why it has not converged, or nothing
 
 
 @dataclass(frozen=True)
@@ -237,7 +236,7 @@ class Descent:
             done = settled and (view.norm(cov) <= self.target or self.at_its_finest)
             if done and leads and (self.out_of_time or not self.last_look or self.has_all_shortest(view)):
                 return self.finished(view.ended(step), cov)
-            if settled and not leads or self.out_of_time:
+            if (settled and not leads) or self.out_of_time:
                 return self.finished(view, cov)
             if done:
                 view = self.at(retracted(view.metric, view.point, step), view.logs, doubt=True)
@@ -348,8 +347,7 @@ class Descent:
             )
         if lost:
             problems.append(f"{lost} of {len(logs.converged)} geodesics did not converge")
-        message = "; ".join(problems) or "converged"
-        return Centre(view.point, cov, view.statistical, logs, self.history, not problems, message)
+        return Centre(view.point, cov, view.statistical, logs, self.history, "; ".join(problems))
 
 
 def step_sizes(count: int = 8) -> np.ndarray:

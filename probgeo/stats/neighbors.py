@@ -21,12 +21,9 @@ class NeighborsEstimator(ManifoldEstimator):
 
     _voting: ClassVar[Any]
 
-    manifold: Any = None
     n_neighbors: int = 5
     _: KW_ONLY
     weights: Literal["uniform", "distance"] = "uniform"
-    verbose: int = 0
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any) -> Any:
         """Keep points X (P, D) and their targets y (P,) or (P, T)."""

@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
-from probgeo.stats.mean import FrechetMean
 from probgeo.stats.tangent import AtTheMean
 
 
@@ -29,27 +28,20 @@ class Draws(NamedTuple):
 class NormalOnManifold(DensityMixin, AtTheMean):
     """p(x) = exp(-1/2 u' P u) / C, with u the logarithm of x at the mean, a density by volume.
 
-    u are orthonormal coordinates of the tangent space. The mean is the Frechet mean; the precision
-    P is the most likely one for it, so that the second moments of p are those of the data. The
-    volume of the manifold enters by Monte Carlo: C is an average over the tangent space.
+    u are orthonormal coordinates of the tangent space. The mean is the Frechet mean; the precision P is the most likely
+    one for it, so that the second moments of p are those of the data. The volume of the manifold enters by Monte Carlo:
+    C is an average over the tangent space. Other parameters and attributes are those of `FrechetMean`.
 
     Parameters
     ----------
-    manifold : Manifold, metric or learner of metrics, optional
-        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data.
     mean : FrechetMean, optional
         How the mean is found; its manifold is not used.
     n_draws : int
         Exponential maps that the constant is averaged over.
     regularisation : float
-        Added to the variances of the data, as a fraction of their mean over all directions: data
-        in fewer directions have no density without it.
-    fraction : float
-        See `FrechetMean`.
+        Added to the variances of the data, as a fraction of their mean over all directions: data in fewer directions
+        have no density without it.
     random_state : int
-    verbose : int
-    n_jobs : int, optional
-        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -60,8 +52,6 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         P^-1 and P, in the coordinates u.
     log_constant_ : ScalarGaussian
         log C, with the variance of the average.
-    manifold_ : Manifold
-    n_iter_, converged_, message_
 
     References
     ----------
@@ -77,39 +67,28 @@ class NormalOnManifold(DensityMixin, AtTheMean):
     (5, 2)
     """
 
-    manifold: Any = None
     _: KW_ONLY
-    mean: FrechetMean | None = None
     n_draws: int = 1000
     regularisation: float = 1e-6
-    fraction: float = 0.1
     random_state: int = 0
-    verbose: int = 0
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "NormalOnManifold":
         """Mean and precision of X (P, D); weights count like repetitions."""
-        points = self._points(X, reset=True, least=2)
-        count = as_whole_number("n_draws", self.n_draws, 2 * points.shape[1] + 2)
-        logs, weights = self._fit_mean(points, y, sample_weight)
-        u, shares = logs.vectors @ self.root_, weights / weights.sum()
+        mean, sample = self._fit_mean(X, y, sample_weight, least=2)
+        u, shares, D = mean.logs.vectors @ self.root_, sample.weights / sample.weights.sum(), len(self.root_)
         moments = (shares * u.T) @ u
         nugget = as_positive("regularisation", self.regularisation, or_zero=True)
-        moments += nugget * np.trace(moments) / len(moments) * np.eye(len(moments))
+        moments += nugget * np.trace(moments) / D * np.eye(D)
         if not np.linalg.eigvalsh(moments)[0] > 1e-12 * np.trace(moments):
             raise ValueError(
-                f"X must spread in all {len(moments)} directions: its covariance is singular; regularisation would help"
+                f"X must spread in all {D} directions: its covariance is singular; regularisation would help"
             )
-        draws = self._draws(moments, count, int(self.random_state))
+        draws = self._draws(moments, as_whole_number("n_draws", self.n_draws, 2 * D + 2), int(self.random_state))
         settled = self._match(moments, draws)
         self.precision_ = np.linalg.inv(self.covariance_)
         self.log_constant_ = self._constant(draws, moments)
-        if not settled:
-            self.converged_ = False
-            found = "" if self.message_ == "converged" else f"{self.message_}; "
-            self.message_ = f"{found}the precision has not settled: n_draws may be too small"
-        if not self.converged_:
-            self._warn(self.message_)
+        problems = [mean.problem, "" if settled else "the precision has not settled: n_draws may be too small"]
+        self._conclude("; ".join(filter(None, problems)), len(mean.history))
         return self
 
     def logpdf(self, X: Any) -> ScalarGaussian:
