@@ -115,8 +115,21 @@ def logarithms(
         if guess is None:
             geodesics = manifold.geodesic(bases, X, progress=False)
             lead = _lead(manifold, geodesics)
+        elif doubt and not np.isfinite(guess.lead).any():  # a search that the guess takes part in
+            geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, patience=0, progress=False)
+            lead = _lead(manifold, geodesics)
         else:
-            geodesics, lead = _followed(manifold, bases, X, guess, doubt)
+            geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, progress=False)
+            # the length of this one is known; others have become shorter by the step at most
+            shorter = guess.length - geodesics.mean_length
+            lead = guess.lead + shorter - np.sqrt(2.0 * manifold.metric.energies(bases, bases - guess.bases))
+            doubtful = np.flatnonzero((lead <= 0.0) & np.isfinite(geodesics.mean_length))
+            if doubt and len(doubtful) and isinstance(geodesics.posterior, PiecewisePosterior):
+                others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
+                lead[doubtful] = _lead(manifold, others)
+                known = geodesics[doubtful]
+                better = (others.converged & ~known.converged) | (others.mean_length < known.mean_length)
+                geodesics = replaced(geodesics, doubtful[better], others[better])
     log, length = geodesics.log(source="numerical"), geodesics.measure(source="numerical")
     return Logs(
         vectors=log.mean,
@@ -129,28 +142,6 @@ def logarithms(
         geodesics=geodesics,
         lead=np.where(np.isfinite(length.mean), lead, np.inf),  # nothing else is to be found
     )
-
-
-def _followed(
-    manifold: Manifold, bases: np.ndarray, X: np.ndarray, guess: Logs, doubt: bool
-) -> tuple[Geodesic, np.ndarray]:
-    """Geodesics near those of a guess, and their lead."""
-    if doubt and not np.isfinite(guess.lead).any():
-        geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, patience=0, progress=False)
-        return geodesics, _lead(manifold, geodesics)
-    geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, progress=False)
-    step = bases - guess.bases
-    # the length of this one is known; others have become shorter by the step at most
-    shorter = guess.length - geodesics.mean_length
-    lead = guess.lead + shorter - np.sqrt(2.0 * manifold.metric.energies(bases, step))
-    doubtful = np.flatnonzero((lead <= 0.0) & np.isfinite(geodesics.mean_length))
-    if doubt and len(doubtful) and isinstance(geodesics.posterior, PiecewisePosterior):
-        others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
-        lead[doubtful] = _lead(manifold, others)
-        known = geodesics.mean_length[doubtful]
-        better = others.converged & ~geodesics.converged[doubtful] | (others.mean_length < known)
-        geodesics = replaced(geodesics, doubtful[better], others[better])
-    return geodesics, lead
 
 
 def _lead(manifold: Manifold, geodesics: Geodesic, most: float = 0.3) -> np.ndarray:

@@ -17,9 +17,9 @@ the next one would have added is part of the numerical covariance.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from probgeo.stats.estimator import DEVIATIONS
 
 EPSILON = float(np.finfo(float).eps)
 HALF_OF_ALL_DIGITS = EPSILON**0.5
+STEP_SIZES = 0.5 ** np.arange(8)  # what line searches try
 ROUGH, FINEST = 1e-2, 1e-9  # relative tolerances of geodesics, at first and at last; see benchmarks/results
 
 
@@ -54,65 +55,41 @@ class Centre(NamedTuple):
     problem: str  # why it has not converged, or nothing
 
 
-@dataclass(frozen=True)
 class View:
-    """The data as seen from a point; geodesics that failed still count with what they have."""
+    """The data as seen from a point; geodesics that failed still count with what they have.
 
-    metric: Metric
-    point: np.ndarray
-    logs: Logs
-    w: np.ndarray
-    power: float
-    inaccuracy: np.ndarray | float = 0.0  # what a finer mesh has changed about the Hessian
+    shares (P,) : of the weights; spread : root mean square distance; g (P,) : see above
+    value, value_std : of the sum, by the numerics
+    v, noise : minus the gradient, and its covariance by the numerics
+    inaccuracy : what `hessian` differs from that of a coarser mesh
+    """
 
-    @cached_property
-    def tensor(self) -> np.ndarray:
-        return tensor_at(self.metric, self.point)
+    def __init__(
+        self, metric: Metric, point: np.ndarray, logs: Logs, w: np.ndarray, power: float, coarser: Any = None
+    ) -> None:
+        self.metric, self.point, self.logs, self.w, self.power = metric, point, logs, w, power
+        self.tensor = tensor_at(metric, point)
+        self.shares = w / w.sum()
+        self.spread = float(np.sqrt(max(self.shares @ logs.length**2, np.finfo(float).tiny)))
+        # a point that is met pulls in no direction, unless p = 2, where it does not matter
+        met = logs.length <= HALF_OF_ALL_DIGITS * self.spread
+        d = np.where(met, 1.0, logs.length)
+        self.g = g = np.where(met & (power < 2.0), 0.0, self.shares * d ** (power - 2.0))
+        self.value = float(self.shares @ logs.length**power / power)
+        self.value_std = float(np.sqrt((g * d) ** 2 @ logs.length_var))
+        v = g @ logs.vectors
+        # and holds back the median with its weight (Vardi & Zhang, 2000)
+        size, held = self.length(v), np.sum(self.shares[g == 0.0])
+        self.v = v * max(0.0, 1.0 - held / size) if held > 0 and size > 0 else v
+        self.noise = np.tensordot(g**2, logs.cov, 1)
+        units = logs.vectors / d[:, None]
+        self.hessian = -np.tensordot(g, logs.slopes, 1) - (2.0 - power) * (g * units.T) @ (units @ self.tensor)
+        self.inaccuracy = np.zeros_like(self.tensor) if coarser is None else self.hessian - coarser
 
-    @cached_property
-    def shares(self) -> np.ndarray:
-        return self.w / self.w.sum()
-
-    @cached_property
-    def spread(self) -> float:
-        """Root mean square distance."""
-        return float(np.sqrt(max(self.shares @ self.logs.length**2, np.finfo(float).tiny)))
-
-    @cached_property
-    def met(self) -> np.ndarray:
-        """Which of the points are here."""
-        return self.logs.length <= HALF_OF_ALL_DIGITS * self.spread
-
-    @cached_property
-    def d(self) -> np.ndarray:
-        """Distances, none of them zero."""
-        return np.where(self.met, 1.0, self.logs.length)
-
-    @cached_property
-    def g(self) -> np.ndarray:
-        """Factors of the logarithms in the gradient: a point that is met pulls nowhere (p = 2: it does not matter)."""
-        return np.where(self.met & (self.power < 2.0), 0.0, self.shares * self.d ** (self.power - 2.0))
-
-    @cached_property
-    def value(self) -> float:
-        return float(self.shares @ self.logs.length**self.power / self.power)
-
-    @cached_property
-    def value_std(self) -> float:
-        return float(np.sqrt((self.g * self.d) ** 2 @ self.logs.length_var))
-
-    @cached_property
-    def v(self) -> np.ndarray:
-        """Downhill: minus the gradient. A median is held back by the weight of a point it meets (Vardi & Zhang)."""
-        v = self.g @ self.logs.vectors
-        size, held = self.length(v), np.sum(self.shares[self.g == 0.0])
-        return v * max(0.0, 1.0 - held / size) if held > 0 and size > 0 else v
-
-    @cached_property
-    def hessian(self) -> np.ndarray:
-        units = self.logs.vectors / self.d[:, None]
-        across = (2.0 - self.power) * (self.g * units.T) @ (units @ self.tensor)
-        return -np.tensordot(self.g, self.logs.slopes, 1) - across
+    def finer(self) -> "View":
+        """With the Hessian of geodesics on a finer mesh."""
+        logs = with_finer_slopes(self.metric, self.logs)
+        return View(self.metric, self.point, logs, self.w, self.power, self.hessian)
 
     @cached_property
     def newton(self) -> np.ndarray:
@@ -124,11 +101,6 @@ class View:
                 return np.linalg.inv(self.hessian)
         pull = float(np.sum(self.g))  # its inverse is right in flat space, and Weiszfeld's rate for p = 1
         return (1.0 / pull if pull > 0 else 0.0) * np.eye(len(self.v))
-
-    @cached_property
-    def noise(self) -> np.ndarray:
-        """Covariance of v from the numerics."""
-        return np.tensordot(self.g**2, self.logs.cov, 1)
 
     @cached_property
     def statistical(self) -> np.ndarray:
@@ -165,8 +137,13 @@ class View:
         bent = step + self.logs.slopes @ step
         squares = np.einsum("pi,ij,pj->p", bent, self.tensor, bent)
         share = float(np.sqrt(max(self.shares @ squares, 0.0))) / self.spread
-        linear = 0.5 * self.length(self.newton @ np.dot(self.inaccuracy, step))
+        linear = 0.5 * self.length(self.newton @ self.inaccuracy @ step)
         return float(np.hypot(self.length(step) * min(1.0, share), linear))
+
+    def is_below(self, other: "View", step: np.ndarray) -> bool:
+        """Whether the sum has really fallen since a step before, as far as the numerics can tell. False for NaN."""
+        slack = DEVIATIONS * (self.value_std + other.value_std) + 1e4 * EPSILON * other.value
+        return self.value <= other.value - 1e-4 * float(other.v @ other.tensor @ step) + slack
 
     def ended(self, step: np.ndarray) -> "View":
         """From where a step leads that is so small that logarithms need not be solved again.
@@ -174,11 +151,20 @@ class View:
         That is right to first order. What is left is about the following step, and counts as an error: one that points
         share, so that it does not average out as if it were one of each.
         """
-        point = retracted(self.metric, self.point, step)
+        point = self.after(step)
         tensor = tensor_at(self.metric, point)
         logs = self.logs.moved(step, tensor)
         shared = len(self.w) * self.following(step) ** 2 / len(step) * np.linalg.inv(tensor)
-        return replace(self, point=point, logs=replace(logs, cov=logs.cov + shared))
+        return View(self.metric, point, replace(logs, cov=logs.cov + shared), self.w, self.power)
+
+    def after(self, step: np.ndarray) -> np.ndarray:
+        """exp_point(step) to second order."""
+        return self.point + step + 0.5 * self.metric.accelerations(self.point[None], step[None])[0]
+
+    def can_go(self, point: np.ndarray) -> bool:
+        """Whether the metric is one there."""
+        tensor = tensor_at(self.metric, point)
+        return bool(np.isfinite(tensor).all() and np.linalg.eigvalsh(tensor)[0] > 0)
 
 
 @dataclass
@@ -199,11 +185,11 @@ class Descent:
     alpha: float | None  # a fixed rate, or None: Newton's method
     report: Callable[[Iterate, int], None] = lambda *_: None
     last_look: bool = True
-    history: list[Iterate] = field(default_factory=list)
-    target: float = 0.0
-    travelled: float = 0.0  # since all geodesics were known to be the shortest
 
     def __post_init__(self) -> None:
+        self.history: list[Iterate] = []
+        self.target = 0.0
+        self.travelled = 0.0  # since all geodesics were known to be the shortest
         self.adaptive = self.manifold.solver is None and not self.manifold.metric.is_flat
         self.precision = ROUGH if self.adaptive else np.nan
 
@@ -232,21 +218,22 @@ class Descent:
             return self.fixed(view, self.alpha)
         while True:
             view, step, cov = self.proposed(view)
-            leads, settled = self.can_go(view, step), self.settled
-            done = settled and (view.norm(cov) <= self.target or self.at_its_finest)
+            numerical, leads = self.history[-1].numerical, view.can_go(view.after(step))
+            done = self.settled and (view.norm(cov) <= self.target or self.at_its_finest)
             if done and leads and (self.out_of_time or not self.last_look or self.has_all_shortest(view)):
                 return self.finished(view.ended(step), cov)
-            if (settled and not leads) or self.out_of_time:
+            if self.out_of_time or (self.settled and not leads):
                 return self.finished(view, cov)
-            if done:
-                view = self.at(retracted(view.metric, view.point, step), view.logs, doubt=True)
-            elif settled and not self.history[-1].numerical <= self.target:
-                # a tolerance with which it should meet the target
-                ratio = 0.5 * self.target / self.history[-1].numerical
-                self.precision = max(FINEST, self.precision * ratio)
-                view = self.at(retracted(view.metric, view.point, step), view.logs)
-            elif (following := self.line_search(view, step)) is not None:
-                view = following
+            too_rough = self.settled and not done and not numerical <= self.target
+            if too_rough:  # a tolerance with which it should meet the target
+                self.precision = max(FINEST, 0.5 * self.precision * self.target / numerical)
+            last = self.last_look and not too_rough and self.expected(view, step) <= len(self.history) + 1
+            for size in STEP_SIZES:
+                point = view.after(size * step)
+                new = self.at(point, view.logs, doubt=done or last) if view.can_go(point) else None
+                if new is not None and (done or too_rough or new.is_below(view, size * step)):
+                    view = new
+                    break
             else:
                 return self.finished(view, cov)
 
@@ -259,8 +246,7 @@ class Descent:
         step, cov = view.newton @ view.v, view.newton @ view.noise @ view.newton.T
         line = self.judged(view, step, cov)
         if self.settled:
-            finer = replace(view, logs=with_finer_slopes(view.metric, view.logs))
-            view = replace(finer, inaccuracy=finer.hessian - view.hessian)
+            view = view.finer()
             step, cov = view.newton @ view.v, view.newton @ view.noise @ view.newton.T
             line = self.judged(view, step, cov)
         self.note(line, view, step)
@@ -296,27 +282,10 @@ class Descent:
             count += 1
         return count
 
-    def can_go(self, view: View, step: np.ndarray) -> bool:
-        """Whether the metric is one where a step leads."""
-        return _is_positive(tensor_at(view.metric, retracted(view.metric, view.point, step)))
-
     def has_all_shortest(self, view: View) -> bool:
         """Whether all geodesics are the shortest, or mu has not gone so far that it matters."""
         far = self.travelled > max(self.history[-1].statistical, self.target)
         return bool(np.all(view.logs.lead > (0.0 if far else -np.inf)))
-
-    def line_search(self, view: View, step: np.ndarray) -> View | None:
-        """The data as seen from where a step, or a part of it, leads down."""
-        doubt = self.last_look and self.expected(view, step) <= len(self.history) + 1  # it seems to be the last
-        slope = float(view.v @ view.tensor @ step)
-        for size in step_sizes():
-            if not self.can_go(view, size * step):
-                continue
-            new = self.at(retracted(view.metric, view.point, size * step), view.logs, doubt)
-            slack = DEVIATIONS * (view.value_std + new.value_std) + 1e4 * EPSILON * view.value
-            if new.value <= view.value - 1e-4 * size * slope + slack:  # false for NaN
-                return new
-        return None
 
     def fixed(self, view: View, alpha: float) -> Centre:
         """As in the paper: so many steps of Eq. 5, and no more."""
@@ -328,7 +297,7 @@ class Descent:
             self.note(self.judged(view, step, A @ view.noise @ A.T + added), view, step)
             end = self.manifold.exp(view.point, step, source="numerical", progress=False)
             added = turn @ added @ turn.T + end.cov
-            leads = _is_positive(tensor_at(view.metric, end.mean))
+            leads = view.can_go(end.mean)
             if leads:
                 view = self.at(end.mean, view.logs, doubt=self.out_of_time)
             if self.out_of_time or not leads:
@@ -348,20 +317,6 @@ class Descent:
         if lost:
             problems.append(f"{lost} of {len(logs.converged)} geodesics did not converge")
         return Centre(view.point, cov, view.statistical, logs, self.history, "; ".join(problems))
-
-
-def step_sizes(count: int = 8) -> np.ndarray:
-    """What a line search tries: 1, 1/2, 1/4, ..."""
-    return 0.5 ** np.arange(count)
-
-
-def _is_positive(tensor: np.ndarray) -> bool:
-    return bool(np.isfinite(tensor).all() and np.linalg.eigvalsh(tensor)[0] > 0)
-
-
-def retracted(metric: Metric, point: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """exp_point(step) to second order."""
-    return point + step + 0.5 * metric.accelerations(point[None], step[None])[0]
 
 
 def tensor_at(metric: Metric, point: np.ndarray) -> np.ndarray:

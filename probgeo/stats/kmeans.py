@@ -167,7 +167,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
                 centers[k], far[farthest] = sample.points[farthest], 0.0
                 continue
             start, guess = FrechetMean(**{**options, "init": centers[k]}), clusters.logs[k].take(here)
-            found = start.centre(self.manifold_, sample.points[here], sample.weights[here], guess)
+            found = start._find(self.manifold_, sample.points[here], sample.weights[here], guess)
             centers[k], covs[k] = found.point, found.cov
             if found.problem:
                 problems.append(f"centre {k}: {found.problem}")

@@ -39,7 +39,7 @@ class CentreEstimator(ManifoldEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Find the centre of X (P, D); weights (P,) count like repetitions of a point."""
         sample = self._fit_sample(X, y, sample_weight)
-        found = self.centre(self.manifold_, sample.points, sample.weights)
+        found = self._find(self.manifold_, sample.points, sample.weights)
         logs = found.logs
         self._centre = Gaussian.unchecked(found.point, found.cov)
         self.statistical_cov_ = found.statistical
@@ -64,7 +64,7 @@ class CentreEstimator(ManifoldEstimator):
         lost = (f"member {k} of the ensemble: {one.problem}" for k, one in enumerate(found) if one.problem)
         return next(lost, "")
 
-    def centre(self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, guess: Logs | None = None) -> Centre:
+    def _find(self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, guess: Logs | None = None) -> Centre:
         """The centre of points (P, D) of positive weight, all different, and its logarithms.
 
         `guess` are logarithms of these points at `init`, or nearby.

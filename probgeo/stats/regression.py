@@ -17,7 +17,7 @@ from probgeo.gaussian import Gaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
 from probgeo.ode.curve import Curve
-from probgeo.stats.descent import step_sizes
+from probgeo.stats.descent import STEP_SIZES
 from probgeo.stats.estimator import IterationsBar, ManifoldEstimator, mean_square, standard_errors
 from probgeo.stats.mean import FrechetMean
 
@@ -54,14 +54,6 @@ class Problem(NamedTuple):
         residuals = np.einsum("pij,pj->pi", lifted, logs.vectors)
         return Fitted(p, v, logs, residuals, lifted @ logs.cov @ roots, lifted @ turns, self.shares @ logs.length**2)
 
-    def first_fit(self, p: np.ndarray, v: np.ndarray) -> Fitted:
-        """The same, or a slower curve that stays where there is a metric."""
-        for size in step_sizes():
-            found = self.fitted(p, size * v)
-            if found is not None:
-                return found
-        raise ValueError("no geodesic from the mean of y reaches as far as X does")
-
     def gauss_newton(self, found: Fitted) -> tuple[np.ndarray, float]:
         """(dp, dv) of the linear least squares problem, and by how much that moves the curve."""
         scale = np.sqrt(self.shares)
@@ -69,11 +61,11 @@ class Problem(NamedTuple):
         step = np.linalg.lstsq(rows, (scale[:, None] * found.residuals).ravel(), rcond=None)[0]
         return step, float(np.linalg.norm(rows @ step))
 
-    def line_search(self, found: Fitted, step: np.ndarray) -> Fitted | None:
-        dp, dv = np.split(step, 2)
-        for size in step_sizes():
-            new = self.fitted(found.p + size * dp, found.v + size * dv, found.logs)
-            if new is not None and new.value < found.value:
+    def first_of(self, p: Any, v: Any, dp: Any, dv: Any, below: float, guess: Logs | None = None) -> Fitted | None:
+        """The longest step by which the curve gets where there is a metric, and below that value."""
+        for size in STEP_SIZES:
+            new = self.fitted(p + size * dp, v + size * dv, guess)
+            if new is not None and new.value < below:
                 return new
         return None
 
@@ -135,11 +127,14 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         manifold = self._fit_manifold(points)
         self.t_mean_ = float(shares @ t[:, 0])
         times = t[:, 0] - self.t_mean_
-        mean = FrechetMean().centre(manifold, points[used], weights[used])
+        mean = FrechetMean()._find(manifold, points[used], weights[used])
         around = mean.logs.length**2 @ shares[used]
         slope = (shares * times)[used] @ mean.logs.vectors / (shares @ times**2)
         problem = Problem(manifold, self._precise, times, points, shares)
-        found, message, n_iter = self._descend(problem, problem.first_fit(mean.point, slope), np.sqrt(around))
+        first = problem.first_of(mean.point, 0.0, 0.0, slope, np.inf)
+        if first is None:
+            raise ValueError("no geodesic from the mean of y reaches as far as X does")
+        found, message, n_iter = self._descend(problem, first, np.sqrt(around))
         lost = int(np.sum(~found.logs.converged))
 
         total, D, logs = weights.sum(), points.shape[1], found.logs
@@ -155,17 +150,17 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
 
     def _descend(self, problem: Problem, found: Fitted, spread: float) -> tuple[Fitted, str, int]:
         """The best fit, what did not converge, and after how many iterations."""
-        most, before = as_whole_number("max_iter", self.max_iter, 1), np.inf
+        most = as_whole_number("max_iter", self.max_iter, 1)
         with IterationsBar("GeodesicRegression", self.verbose) as bar:
             for n_iter in range(1, most + 1):
                 step, length = problem.gauss_newton(found)
-                bar.update(_expected(n_iter, before, length, self.tol * spread), step=f"{length:.1e}")
+                bar.update(step=f"{length:.1e}")
                 if length <= self.tol * spread:
                     return found, "", n_iter
-                following, before = problem.line_search(found, step), length
-                if following is None:
+                closer = problem.first_of(found.p, found.v, *np.split(step, 2), found.value, found.logs)
+                if closer is None:
                     return found, f"no step from one of length {length:.2g} on brings the curve closer", n_iter
-                found = following
+                found = closer
         return found, f"the last of {most} steps was longer than `tol` allows", most
 
     def predict(self, X: Any) -> np.ndarray:
@@ -197,15 +192,6 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
 
 def _column(X: Any) -> Any:
     return np.asarray(X)[:, None] if np.ndim(X) == 1 else X
-
-
-def _expected(count: int, before: float, length: float, tolerance: float) -> int | None:
-    """Iterations until steps are short enough if each is shorter by as much as the last one."""
-    if length <= tolerance:
-        return count
-    if not length < before < np.inf:
-        return None
-    return count + int(np.ceil(np.log(length / tolerance) / np.log(before / length)))
 
 
 def _along(precise: Manifold, p: np.ndarray, v: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

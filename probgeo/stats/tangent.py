@@ -32,7 +32,7 @@ class AtTheMean(ManifoldEstimator):
         estimator = FrechetMean(fraction=self.fraction, verbose=self.verbose) if self.mean is None else self.mean
         if not isinstance(estimator, FrechetMean):
             raise TypeError(f"mean must be a FrechetMean or None, got {estimator!r}")
-        found = estimator.centre(self.manifold_, sample.points, sample.weights)
+        found = estimator._find(self.manifold_, sample.points, sample.weights)
         self.mean_ = Gaussian.unchecked(found.point, found.cov)
         self.root_ = np.linalg.cholesky(tensor_at(self.manifold_.metric, found.point))
         self.statistical_cov_ = found.statistical
