@@ -1,9 +1,8 @@
 """Logarithms of many points at one base: the one door from statistics to geodesics.
 
-A statistic looks at data from a base, moves it a little, and looks again. So logarithms come with
-how they change when the base moves, and with their geodesics, from which those at the next base are
-found in a few steps. They stay the shortest as long as no other curve can have overtaken them: when
-the base moves by s, lengths change by s at most.
+A statistic looks at data from a base, moves it a little, and looks again. So logarithms come with how they change when
+the base moves, and with their geodesics, from which those at the next base are found in a few steps. They stay the
+shortest as long as no other curve can have overtaken them: when the base moves by s, lengths change by s at most.
 """
 
 import warnings
@@ -41,8 +40,8 @@ class Logs:
     bases : array (P, D)
     geodesics : Geodesic, or None where space is flat
     lead : array (P,)
-        How much longer, at least, any other geodesic must be. Negative: that is not known any more;
-        minus infinity: it has never been, as the search was rough.
+        How much longer, at least, any other geodesic must be. Negative: that is not known any more; minus infinity: it
+        has never been, as the search was rough.
     """
 
     vectors: np.ndarray
@@ -99,9 +98,9 @@ def logarithms(
 ) -> Logs:
     """Logarithms of the points X (P, D) at one base (D,), or at one each (P, D).
 
-    `guess` are the logarithms of the same points at a base nearby, whose geodesics are followed.
-    With `doubt`, those that have lost their lead are searched for anew. What did not converge is in
-    the result; there is no warning, because callers go on.
+    `guess` are the logarithms of the same points at a base nearby, whose geodesics are followed. With `doubt`, those
+    that have lost their lead are searched for anew. What did not converge is in the result; there is no warning,
+    because callers go on.
     """
     bases = np.array(np.broadcast_to(base, X.shape))
     # a point that is met up to round-off is met
@@ -238,9 +237,9 @@ def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:
 def eliminate_backwards(offsets: np.ndarray, D: int, diagonal: np.ndarray, upper: np.ndarray, left: np.ndarray) -> None:
     """S_i = diagonal_i - upper_i S_i+1^-1 upper_i' from the last node to the first.
 
-    Of `diagonal` (rows, F, F) only the upper triangles are used; it and `upper` are overwritten.
-    The last node's position, its first D numbers, is held. left (members, F, F) is S of the first
-    node, NaN where one that is eliminated is not positive definite. O(rows F^3).
+    Of `diagonal` (rows, F, F) only the upper triangles are used; it and `upper` are overwritten. The last node's
+    position, its first D numbers, is held. left (members, F, F) is S of the first node, NaN where one that is
+    eliminated is not positive definite. O(rows F^3).
     """
     F = diagonal.shape[1]
     for m in range(len(offsets) - 1):

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from inspect import isfunction
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ class Sample(NamedTuple):
 class ManifoldEstimator(BaseEstimator):
     """The base: a parameter `manifold`, and `manifold_`, which the data are seen on.
 
-    The parameter may be a manifold, a metric, a learner of metrics, which is fitted to the data, or None for flat space.
+    The parameter may be a manifold, a metric, a learner of metrics, fitted to the data, or None for flat space.
     """
 
     manifold: Any = None
@@ -160,27 +161,23 @@ def mean_square(shares: np.ndarray, length: np.ndarray, var: np.ndarray) -> Scal
     return ScalarGaussian.unchecked(np.sum(shares * length**2), np.sum((2.0 * shares * length) ** 2 * var))
 
 
-class IterationsBar:
-    """A bar that counts iterations, if that is wanted, of as many as are expected by then."""
+@contextmanager
+def iterations(name: str, verbose: Verbose) -> Iterator[Callable]:
+    """A function to call after every iteration, which moves a bar or tells `verbose`, if that is wanted.
 
-    def __init__(self, name: str, verbose: Verbose) -> None:
-        from tqdm.auto import tqdm
+    `expected` is how many it will be, and `shown` stands beside the bar.
+    """
+    from tqdm.auto import tqdm
 
-        self.told, self.done = verbose if callable(verbose) else None, 0
-        silent = not verbose or callable(verbose)
-        self.bar = tqdm(desc=name, unit=" iterations", disable=silent, leave=False)
+    told = verbose if callable(verbose) else None
+    with tqdm(desc=name, unit=" iterations", disable=not verbose or told is not None, leave=False) as bar:
+        done = count(1)
 
-    def __enter__(self) -> "IterationsBar":
-        return self
+        def update(expected: int | None = None, **shown: Any) -> None:
+            if told is not None:
+                told(next(done), expected)
+            bar.total = expected
+            bar.set_postfix(shown, refresh=False)
+            bar.update()
 
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-
-    def update(self, expected: int | None = None, **shown: Any) -> None:
-        """One more; `expected` is how many it will be, and `shown` stands beside the bar."""
-        self.done += 1
-        if self.told is not None:
-            self.told(self.done, expected)
-        self.bar.total = expected
-        self.bar.set_postfix(shown, refresh=False)
-        self.bar.update()
+        yield update

@@ -11,59 +11,50 @@ from probgeo._checks import as_whole_number
 from probgeo.gaussian import Gaussian, ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
-from probgeo.stats.estimator import DEVIATIONS, IterationsBar, ManifoldEstimator, Sample, as_random_state, mean_square
+from probgeo.stats.estimator import DEVIATIONS, ManifoldEstimator, Sample, as_random_state, iterations, mean_square
 from probgeo.stats.mean import FrechetMean
 
 
 class Clusters(NamedTuple):
-    """Centres (K, D), and the logarithms of P points at each."""
+    """Centres (K, D) and how far P points are from each, (P, K): infinitely, where there is no geodesic."""
 
     centers: np.ndarray
     covs: np.ndarray
-    logs: list[Logs]
+    logs: list[Logs]  # of all points at each centre
+    length: np.ndarray
+    var: np.ndarray
 
     @classmethod
-    def about(
-        cls, manifold: Manifold, centers: np.ndarray, X: np.ndarray, covs: Any = None, last: list[Logs] | None = None
-    ) -> "Clusters":
-        """`last` are the logarithms at centres nearby."""
-        known = [None] * len(centers) if last is None else last
-        logs = [logarithms(manifold, c, X, near, doubt=True) for c, near in zip(centers, known, strict=True)]
-        return cls(centers, np.zeros((*centers.shape, X.shape[1])) if covs is None else covs, logs)
+    def of(cls, centers: np.ndarray, logs: list[Logs], covs: np.ndarray | None = None) -> "Clusters":
+        length, var = (np.stack([getattr(x, name) for x in logs], axis=1) for name in ("length", "length_var"))
+        known, D = np.isfinite(length), centers.shape[1]
+        covs = np.zeros((len(centers), D, D)) if covs is None else covs
+        return cls(centers, covs, logs, np.where(known, length, np.inf), np.where(known, var, 0.0))
 
     def take(self, points: np.ndarray) -> "Clusters":
         """As some of the points see them."""
-        return self._replace(logs=[found.take(points) for found in self.logs])
-
-    @property
-    def distances(self) -> ScalarGaussian:
-        """Of all points (P, K): to where there is no geodesic it is infinitely far."""
-        length, var = (np.stack([getattr(x, name) for x in self.logs], axis=1) for name in ("length", "length_var"))
-        known = np.isfinite(length)
-        return ScalarGaussian.unchecked(np.where(known, length, np.inf), np.where(known, var, 0.0))
+        return Clusters.of(self.centers, [found.take(points) for found in self.logs], self.covs)
 
     @property
     def labels(self) -> np.ndarray:
-        return np.argmin(self.distances.mean, axis=1)
+        return np.argmin(self.length, axis=1)
 
     @property
-    def nearest(self) -> tuple[np.ndarray, np.ndarray]:
-        """Distances (P,) from the nearest centres, and their variances."""
-        each = np.arange(len(self.labels)), self.labels
-        return self.distances.mean[each], self.distances.cov[each]
+    def nearest(self) -> np.ndarray:
+        """Distances (P,) from the nearest centres."""
+        return np.min(self.length, axis=1)
 
     def inertia(self, weights: np.ndarray) -> ScalarGaussian:
-        return mean_square(weights, *self.nearest)
+        return mean_square(weights, self.nearest, np.take_along_axis(self.var, self.labels[:, None], 1)[:, 0])
 
     @property
     def doubtful(self) -> np.ndarray:
         """Points (P,) whose two nearest centres are equally far, as far as one can tell."""
-        length, var = self.distances.mean, self.distances.cov
         if len(self.centers) == 1:
-            return np.zeros(len(length), dtype=bool)
-        order = np.argsort(length, axis=1)[:, :2]
-        first, second = np.take_along_axis(length, order, 1).T
-        return second - first <= DEVIATIONS * np.sqrt(np.take_along_axis(var, order, 1).sum(axis=1))
+            return np.zeros(len(self.length), dtype=bool)
+        order = np.argsort(self.length, axis=1)[:, :2]
+        first, second = np.take_along_axis(self.length, order, 1).T
+        return second - first <= DEVIATIONS * np.sqrt(np.take_along_axis(self.var, order, 1).sum(axis=1))
 
 
 @dataclass(eq=False, repr=False)
@@ -130,26 +121,27 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Distances (P, K) to the centres."""
         check_is_fitted(self)
-        return self._from_centres(self._points(X, reset=False)).distances.mean
+        return self._from_centres(self._points(X, reset=False)).length
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def _from_centres(self, points: np.ndarray) -> Clusters:
-        found = Clusters.about(self.manifold_, self.cluster_centers_.mean, points)
+        centers = self.cluster_centers_.mean
+        found = Clusters.of(centers, [logarithms(self.manifold_, center, points) for center in centers])
         lost = sum(int(np.sum(~logs.converged)) for logs in found.logs)
         if lost:
-            self._warn(f"{lost} of {len(points) * len(found.logs)} geodesics are flagged")
+            self._warn(f"{lost} of {found.length.size} geodesics are flagged")
         return found
 
     def _run(self, sample: Sample, count: int, rng: Any) -> tuple[Clusters, str, int]:
         """Clusters from one start, what did not converge, and after how many iterations."""
         clusters = _spread_out(self.manifold_, sample, count, rng)
         labels, message = np.full(len(sample.points), -1), ""
-        with IterationsBar("GeodesicKMeans", self.verbose) as bar:
+        with iterations("GeodesicKMeans", self.verbose) as update:
             for n_iter in range(1, self.max_iter + 1):
                 before, labels = labels, clusters.labels
-                bar.update(changed=int(np.sum(labels != before)))
+                update(changed=int(np.sum(labels != before)))
                 if np.array_equal(labels, before):
                     return clusters, message, n_iter
                 clusters, message = self._updated(clusters, sample)
@@ -159,7 +151,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         """About the means of all clusters; one that has lost its points starts at the one farthest."""
         options = (FrechetMean() if self.mean is None else self.mean).get_params(deep=False)
         centers, covs, problems = clusters.centers.copy(), np.zeros_like(clusters.covs), []
-        labels, far = clusters.labels, clusters.nearest[0]
+        labels, far = clusters.labels, clusters.nearest
         for k in range(len(centers)):
             here = np.flatnonzero(labels == k)
             if not len(here):
@@ -171,7 +163,9 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
             centers[k], covs[k] = found.point, found.cov
             if found.problem:
                 problems.append(f"centre {k}: {found.problem}")
-        return Clusters.about(self.manifold_, centers, sample.points, covs, clusters.logs), "; ".join(problems)
+        pairs = zip(centers, clusters.logs, strict=True)
+        logs = [logarithms(self.manifold_, center, sample.points, near, doubt=True) for center, near in pairs]
+        return Clusters.of(centers, logs, covs), "; ".join(problems)
 
     def _summary(self) -> tuple[str, dict[str, Any]]:
         count = len(self.cluster_centers_.mean)
@@ -186,11 +180,11 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
 def _spread_out(manifold: Manifold, sample: Sample, count: int, rng: Any) -> Clusters:
     """k-means++: each new centre is drawn with the square of its distance from the others."""
     X, shares = sample.points, sample.weights / sample.weights.sum()
-    chosen, p, logs = [], shares, []
+    chosen = [int(rng.choice(len(X), p=shares))]
+    logs = [logarithms(manifold, X[chosen[0]], X)]
     while len(chosen) < count:
-        chosen.append(int(rng.choice(len(X), p=p)))
-        logs += Clusters.about(manifold, X[chosen[-1:]], X).logs
-        found = Clusters(X[chosen], np.zeros((len(chosen), X.shape[1], X.shape[1])), logs)
-        mass = shares * found.nearest[0] ** 2
+        mass = shares * Clusters.of(X[chosen], logs).nearest ** 2
         p = mass / mass.sum() if mass.sum() > 0 else shares  # all points are the same
-    return found
+        chosen.append(int(rng.choice(len(X), p=p)))
+        logs.append(logarithms(manifold, X[chosen[-1]], X))
+    return Clusters.of(X[chosen], logs)

@@ -10,14 +10,7 @@ from probgeo.gaussian import Gaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs
 from probgeo.stats.descent import Centre, Descent, Iterate
-from probgeo.stats.estimator import (
-    IterationsBar,
-    ManifoldEstimator,
-    Sample,
-    as_random_state,
-    mean_square,
-    standard_errors,
-)
+from probgeo.stats.estimator import ManifoldEstimator, Sample, as_random_state, iterations, mean_square, standard_errors
 
 
 @dataclass(eq=False, repr=False)
@@ -69,13 +62,13 @@ class CentreEstimator(ManifoldEstimator):
 
         `guess` are logarithms of these points at `init`, or nearby.
         """
-        settings, found = self._settings(), []
+        settings, found = self._settings(), list[Centre]()
         starts = _first_points(X, weights, self.init, self.n_init, self.random_state)
-        with IterationsBar(type(self).__name__, self.verbose) as bar:
+        with iterations(type(self).__name__, self.verbose) as update:
 
             def report(line: Iterate, expected: int) -> None:
-                earlier = sum(len(one.history) for one in found)
-                bar.update(earlier + expected, step=f"{line.step:.1e}", numerical=f"{line.numerical:.1e}")
+                earlier = sum([len(one.history) for one in found])
+                update(earlier + expected, step=f"{line.step:.1e}", numerical=f"{line.numerical:.1e}")
 
             for start in starts:
                 if len(X) > 128 and self.init is None and self.step == "newton":

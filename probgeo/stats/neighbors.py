@@ -107,14 +107,14 @@ class NeighborsEstimator(ManifoldEstimator):
 class GeodesicKNeighborsClassifier(ClassifierMixin, NeighborsEstimator):
     """The class that most of the k nearest neighbours have, by geodesic distance.
 
-    For a prediction geodesics are solved for to those points of `fit` that may be among the
-    nearest, see `Manifold.nearest`.
+    For a prediction geodesics are solved for to those points of `fit` that may be among the nearest, see
+    `Manifold.nearest`.
 
     Parameters
     ----------
     manifold : Manifold, metric or learner of metrics, optional
-        Flat space by default, where this is scikit-learn's `KNeighborsClassifier`. A learner
-        (`metrics.Mixture()`) is fitted to the data.
+        Flat space by default, where this is scikit-learn's `KNeighborsClassifier`. A learner (`metrics.Mixture()`) is
+        fitted to the data.
     n_neighbors : int
     weights : "uniform" | "distance"
         Whether all neighbours count alike, or by the inverse of their distance.

@@ -18,7 +18,7 @@ from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs, logarithms
 from probgeo.ode.curve import Curve
 from probgeo.stats.descent import STEP_SIZES
-from probgeo.stats.estimator import IterationsBar, ManifoldEstimator, mean_square, standard_errors
+from probgeo.stats.estimator import ManifoldEstimator, iterations, mean_square, standard_errors
 from probgeo.stats.mean import FrechetMean
 
 
@@ -151,13 +151,14 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
     def _descend(self, problem: Problem, found: Fitted, spread: float) -> tuple[Fitted, str, int]:
         """The best fit, what did not converge, and after how many iterations."""
         most = as_whole_number("max_iter", self.max_iter, 1)
-        with IterationsBar("GeodesicRegression", self.verbose) as bar:
+        with iterations("GeodesicRegression", self.verbose) as update:
             for n_iter in range(1, most + 1):
                 step, length = problem.gauss_newton(found)
-                bar.update(step=f"{length:.1e}")
+                update(step=f"{length:.1e}")
                 if length <= self.tol * spread:
                     return found, "", n_iter
-                closer = problem.first_of(found.p, found.v, *np.split(step, 2), found.value, found.logs)
+                dp, dv = np.split(step, 2)
+                closer = problem.first_of(found.p, found.v, dp, dv, found.value, found.logs)
                 if closer is None:
                     return found, f"no step from one of length {length:.2g} on brings the curve closer", n_iter
                 found = closer
@@ -184,7 +185,7 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         return Manifold(self.manifold_.metric).with_precision(1e-3 * tol)
 
     def _summary(self) -> tuple[str, dict[str, Any]]:
-        columns, errors = {}, np.split(standard_errors(self.statistical_cov_), 2)
+        columns, errors = dict[str, Any](), np.split(standard_errors(self.statistical_cov_), 2)
         for name, found, error in zip(("intercept", "coef"), (self.intercept_, self.coef_), errors, strict=True):
             columns |= {name: found.mean, f"{name}_numerical_std": found.std, f"{name}_standard_error": error}
         return "coordinate", columns
