@@ -113,10 +113,7 @@ class View:
             return np.full_like(self.tensor, np.nan)
         pulls = self.logs.vectors * (self.g / self.shares)[:, None] - self.g @ self.logs.vectors
         cov = (self.shares * pulls.T) @ pulls / (total - 1.0)
-        try:
-            inverse = np.linalg.inv(self.hessian)
-        except np.linalg.LinAlgError:
-            return cov
+        inverse = np.linalg.pinv(self.hessian)
         return inverse @ cov @ inverse.T
 
     def norm(self, cov: np.ndarray) -> float:
@@ -197,10 +194,6 @@ class Descent:
     def out_of_time(self) -> bool:
         return len(self.history) >= self.max_iter
 
-    @property
-    def at_its_finest(self) -> bool:
-        return not self.precision > FINEST  # NaN: as fine as the user's solver is
-
     def at(self, point: np.ndarray, guess: Logs | None, doubt: bool = False) -> View:
         """Solve: the data as seen from a point, along geodesics near those of a guess."""
         manifold, metric = self.manifold, self.manifold.metric
@@ -219,7 +212,8 @@ class Descent:
         while True:
             view, step, cov = self.proposed(view)
             numerical, leads = self.history[-1].numerical, view.can_go(view.after(step))
-            done = self.settled and (view.norm(cov) <= self.target or self.at_its_finest)
+            finest = not self.precision > FINEST  # NaN: as fine as the user's solver is
+            done = self.settled and (view.norm(cov) <= self.target or finest)
             if done and leads and (self.out_of_time or not self.last_look or self.has_all_shortest(view)):
                 return self.finished(view.ended(step), cov)
             if self.out_of_time or (self.settled and not leads):
