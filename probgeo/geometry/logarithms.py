@@ -64,15 +64,8 @@ class Logs:
         def kept(x: np.ndarray) -> np.ndarray:
             return np.where(finite.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
 
-        return replace(
-            self,
-            vectors=kept(self.vectors),
-            cov=kept(self.cov),
-            slopes=kept(self.slopes),
-            length=kept(self.length),
-            length_var=kept(self.length_var),
-            converged=self.converged & finite,
-        )
+        names = ("vectors", "cov", "slopes", "length", "length_var")
+        return replace(self, converged=self.converged & finite, **{name: kept(getattr(self, name)) for name in names})
 
     def moved(self, step: np.ndarray, tensor: np.ndarray) -> "Logs":
         """The same at a base that is a small step further, to first order; M there is `tensor`."""
@@ -211,7 +204,11 @@ def slopes_of(
 
     def work(members: np.ndarray) -> None:
         part = chains.take(members)
-        left = _left_of_first_node(metric, estimate(metric, part).corrected() if finer else part)
+        if finer:
+            part = estimate(metric, part).corrected()
+        count, made, left = len(part), NewtonStep.of(part), np.empty((len(part), 2 * D, 2 * D))
+        made.assemble(part, part.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
+        eliminate_backwards(part.offsets, D, made.diagonal, made.upper, left)
         terms = metric.energy_terms(bases[members], vectors[members])
         good = np.isfinite(left).all(axis=(1, 2)) & np.isfinite(terms.xv).all(axis=(1, 2))
         vc, vv = left[good, D:, :D], left[good, D:, D:]
@@ -222,15 +219,6 @@ def slopes_of(
     most = members_at_a_time((2.0 if finer else 1.0) * chains.hessian_bytes)
     in_chunks(work, len(chains), most=most, least=256, progress=False)
     return slopes
-
-
-def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:
-    """S (members, 2 D, 2 D)."""
-    count, D, made = len(chains), chains.nodes.shape[2], NewtonStep.of(chains)
-    made.assemble(chains, chains.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
-    left = np.empty((count, 2 * D, 2 * D))
-    eliminate_backwards(chains.offsets, D, made.diagonal, made.upper, left)
-    return left
 
 
 @loop

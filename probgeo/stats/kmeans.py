@@ -123,9 +123,6 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         check_is_fitted(self)
         return self._from_centres(self._points(X, reset=False)).length
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        return self.fit(X, sample_weight=sample_weight).labels_
-
     def _from_centres(self, points: np.ndarray) -> Clusters:
         centers = self.cluster_centers_.mean
         found = Clusters.of(centers, [logarithms(self.manifold_, center, points) for center in centers])

@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_whole_number, one_of
 from probgeo.gaussian import Gaussian
-from probgeo.metrics import Metric
 from probgeo.ode.curve import Curve
 from probgeo.stats.eigen import Moments, eigenvectors, sampled_eigenvectors
 from probgeo.stats.estimator import DEVIATIONS
@@ -68,8 +67,9 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         if count > D:
             raise ValueError(f"n_components must be at most {D}, the dimension, got {count}")
         u, lowered = logs.vectors @ R, np.linalg.inv(R)
-        # R^-1 dM R'^-1 by the coordinates of the mean, (D, D, D)
-        N = np.tensordot(lowered, lowered @ _tensor_slopes(self.manifold_.metric, self.mean_.mean), (1, 0))
+        # the change of M v with x, for all unit vectors v, is dM; N is R^-1 dM R'^-1
+        dM = self.manifold_.metric.energy_terms(np.tile(self.mean_.mean, (D, 1)), np.eye(D)).xv.transpose(0, 2, 1)
+        N = np.tensordot(lowered, lowered @ dM, (1, 0))
         moments = Moments(
             u=u,
             f=sample.weights / max(sample.weights.sum() - 1.0, 1.0),
@@ -150,13 +150,6 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-
-def _tensor_slopes(metric: Metric, x: np.ndarray) -> np.ndarray:
-    """dM_ij / dx_d (D, D, D) at one point: the change of M v by x, for all unit vectors v."""
-    D = len(x)
-    terms = metric.energy_terms(np.tile(x, (D, 1)), np.eye(D))
-    return terms.xv.transpose(0, 2, 1)
 
 
 def _tied(values: np.ndarray, gap_std: np.ndarray, count: int) -> np.ndarray:
