@@ -65,7 +65,8 @@ class Logs:
             return np.where(finite.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
 
         names = ("vectors", "cov", "slopes", "length", "length_var")
-        return replace(self, converged=self.converged & finite, **{name: kept(getattr(self, name)) for name in names})
+        values: dict[str, Any] = {name: kept(getattr(self, name)) for name in names}
+        return replace(self, converged=self.converged & finite, **values)
 
     def moved(self, step: np.ndarray, tensor: np.ndarray) -> "Logs":
         """The same at a base that is a small step further, to first order; M there is `tensor`."""
