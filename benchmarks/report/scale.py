@@ -34,8 +34,8 @@ class Scale:
     means: tuple[tuple[int, int, int], ...] = (
         (2, 100, 100),
         (5, 100, 40),
-        (10, 100, 10),
-        (30, 40, 3),
+        (10, 100, 20),
+        (30, 100, 4),
         (50, 10, 2),
     )  # dimension, points, and how many of them SciPy solves
     calibrated: tuple[tuple[str, float], ...] = (("hyperbolic", 0.1), ("cash04", 0.1))

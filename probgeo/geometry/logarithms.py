@@ -1,9 +1,8 @@
 """Logarithms of many points at one base: the one door from statistics to geodesics.
 
-A statistic looks at data from a base, moves it a little, and looks again. So logarithms come with
-how they change when the base moves, and with their geodesics, from which those at the next base are
-found in a few steps. They stay the shortest as long as no other curve can have overtaken them: when
-the base moves by s, lengths change by s at most.
+A statistic looks at data from a base, moves it a little, and looks again. So logarithms come with how they change when
+the base moves, and with their geodesics, from which those at the next base are found in a few steps. They stay the
+shortest as long as no other curve can have overtaken them: when the base moves by s, lengths change by s at most.
 """
 
 import warnings
@@ -14,6 +13,7 @@ import numpy as np
 
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, NewtonStep
+from probgeo.geometry.elements import estimate
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.guess import chains_of
 from probgeo.geometry.manifold import Manifold
@@ -40,8 +40,8 @@ class Logs:
     bases : array (P, D)
     geodesics : Geodesic, or None where space is flat
     lead : array (P,)
-        How much longer, at least, any other geodesic must be. Negative: that is not known any more;
-        minus infinity: it has never been, as the search was rough.
+        How much longer, at least, any other geodesic must be. Negative: that is not known any more; minus infinity: it
+        has never been, as the search was rough.
     """
 
     vectors: np.ndarray
@@ -64,15 +64,9 @@ class Logs:
         def kept(x: np.ndarray) -> np.ndarray:
             return np.where(finite.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
 
-        return replace(
-            self,
-            vectors=kept(self.vectors),
-            cov=kept(self.cov),
-            slopes=kept(self.slopes),
-            length=kept(self.length),
-            length_var=kept(self.length_var),
-            converged=self.converged & finite,
-        )
+        names = ("vectors", "cov", "slopes", "length", "length_var")
+        values: dict[str, Any] = {name: kept(getattr(self, name)) for name in names}
+        return replace(self, converged=self.converged & finite, **values)
 
     def moved(self, step: np.ndarray, tensor: np.ndarray) -> "Logs":
         """The same at a base that is a small step further, to first order; M there is `tensor`."""
@@ -98,9 +92,9 @@ def logarithms(
 ) -> Logs:
     """Logarithms of the points X (P, D) at one base (D,), or at one each (P, D).
 
-    `guess` are the logarithms of the same points at a base nearby, whose geodesics are followed.
-    With `doubt`, those that have lost their lead are searched for anew. What did not converge is in
-    the result; there is no warning, because callers go on.
+    `guess` are the logarithms of the same points at a base nearby, whose geodesics are followed. With `doubt`, those
+    that have lost their lead are searched for anew. What did not converge is in the result; there is no warning,
+    because callers go on.
     """
     bases = np.array(np.broadcast_to(base, X.shape))
     # a point that is met up to round-off is met
@@ -114,13 +108,26 @@ def logarithms(
         if guess is None:
             geodesics = manifold.geodesic(bases, X, progress=False)
             lead = _lead(manifold, geodesics)
+        elif doubt and not np.isfinite(guess.lead).any():  # a search that the guess takes part in
+            geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, patience=0, progress=False)
+            lead = _lead(manifold, geodesics)
         else:
-            geodesics, lead = _followed(manifold, bases, X, guess, doubt)
+            geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, progress=False)
+            # the length of this one is known; others have become shorter by the step at most
+            shorter = guess.length - geodesics.mean_length
+            lead = guess.lead + shorter - np.sqrt(2.0 * manifold.metric.energies(bases, bases - guess.bases))
+            doubtful = np.flatnonzero((lead <= 0.0) & np.isfinite(geodesics.mean_length))
+            if doubt and len(doubtful) and isinstance(geodesics.posterior, PiecewisePosterior):
+                others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
+                lead[doubtful] = _lead(manifold, others)
+                known = geodesics[doubtful]
+                better = (others.converged & ~known.converged) | (others.mean_length < known.mean_length)
+                geodesics = replaced(geodesics, doubtful[better], others[better])
     log, length = geodesics.log(source="numerical"), geodesics.measure(source="numerical")
     return Logs(
         vectors=log.mean,
         cov=log.cov,
-        slopes=slopes_of(manifold.metric, geodesics, bases, log.mean),
+        slopes=slopes_of(manifold.metric, chains_of(geodesics), bases, log.mean),
         length=length.mean,
         length_var=length.cov,
         converged=geodesics.converged,
@@ -128,28 +135,6 @@ def logarithms(
         geodesics=geodesics,
         lead=np.where(np.isfinite(length.mean), lead, np.inf),  # nothing else is to be found
     )
-
-
-def _followed(
-    manifold: Manifold, bases: np.ndarray, X: np.ndarray, guess: Logs, doubt: bool
-) -> tuple[Geodesic, np.ndarray]:
-    """Geodesics near those of a guess, and their lead."""
-    if doubt and not np.isfinite(guess.lead).any():
-        geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, patience=0, progress=False)
-        return geodesics, _lead(manifold, geodesics)
-    geodesics = manifold.geodesic(bases, X, guess=guess.geodesics, progress=False)
-    step = bases - guess.bases
-    # the length of this one is known; others have become shorter by the step at most
-    shorter = guess.length - geodesics.mean_length
-    lead = guess.lead + shorter - np.sqrt(2.0 * manifold.metric.energies(bases, step))
-    doubtful = np.flatnonzero((lead <= 0.0) & np.isfinite(geodesics.mean_length))
-    if doubt and len(doubtful) and isinstance(geodesics.posterior, PiecewisePosterior):
-        others = manifold.geodesic(bases[doubtful], X[doubtful], progress=False)
-        lead[doubtful] = _lead(manifold, others)
-        known = geodesics.mean_length[doubtful]
-        better = others.converged & ~geodesics.converged[doubtful] | (others.mean_length < known)
-        geodesics = replaced(geodesics, doubtful[better], others[better])
-    return geodesics, lead
 
 
 def _lead(manifold: Manifold, geodesics: Geodesic, most: float = 0.3) -> np.ndarray:
@@ -196,18 +181,35 @@ def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
     )
 
 
-def slopes_of(metric: Metric, geodesics: Geodesic, bases: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+def with_finer_slopes(metric: Metric, logs: Logs) -> Logs:
+    """Slopes from curves that are solved on meshes of twice the elements, four times as precise at least."""
+    if logs.geodesics is None:
+        return logs
+    chains = chains_of(logs.geodesics)
+    finer = slopes_of(metric, chains, logs.bases, logs.vectors, finer=True)
+    known = logs.slopes.any(axis=(1, 2), keepdims=True)  # see `usable`
+    return replace(logs, slopes=np.where(known, finer, 0.0))
+
+
+def slopes_of(
+    metric: Metric, chains: Chains, bases: np.ndarray, vectors: np.ndarray, finer: bool = False
+) -> np.ndarray:
     """Derivatives (P, D, D) of the logarithms v by the base x, with the other end held.
 
-    M(x) v = -dE/dx, with E the energy of the geodesic. So dv/dx = -M^-1 (H + d(M v)/dx), the last
-    with v held, and H the Hessian of E by x: what is left of that of the curve's nodes when all
-    others are eliminated. For curves that are no minimum there is none: -I, as in flat space.
+    M(x) v = -dE/dx, with E the energy of the geodesic. So dv/dx = -M^-1 (H + d(M v)/dx), the last with v held, and H
+    the Hessian of E by x: what is left of that of the curve's nodes when all others are eliminated. For curves that are
+    no minimum there is none: -I, as in flat space.
     """
-    D, chains = bases.shape[1], chains_of(geodesics)
+    D = bases.shape[1]
     slopes = np.tile(-np.eye(D), (len(bases), 1, 1))
 
     def work(members: np.ndarray) -> None:
-        left = _left_of_first_node(metric, chains.take(members))
+        part = chains.take(members)
+        if finer:
+            part = estimate(metric, part).corrected()
+        count, made, left = len(part), NewtonStep.of(part), np.empty((len(part), 2 * D, 2 * D))
+        made.assemble(part, part.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
+        eliminate_backwards(part.offsets, D, made.diagonal, made.upper, left)
         terms = metric.energy_terms(bases[members], vectors[members])
         good = np.isfinite(left).all(axis=(1, 2)) & np.isfinite(terms.xv).all(axis=(1, 2))
         vc, vv = left[good, D:, :D], left[good, D:, D:]
@@ -215,27 +217,18 @@ def slopes_of(metric: Metric, geodesics: Geodesic, bases: np.ndarray, vectors: n
         change = H + terms.xv[good].transpose(0, 2, 1)
         slopes[members[good]] = -np.linalg.solve(terms.vv[good], change)
 
-    most = members_at_a_time(chains.hessian_bytes)
+    most = members_at_a_time((2.0 if finer else 1.0) * chains.hessian_bytes)
     in_chunks(work, len(chains), most=most, least=256, progress=False)
     return slopes
-
-
-def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:
-    """S (members, 2 D, 2 D)."""
-    count, D, made = len(chains), chains.nodes.shape[2], NewtonStep.of(chains)
-    made.assemble(chains, chains.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
-    left = np.empty((count, 2 * D, 2 * D))
-    eliminate_backwards(chains.offsets, D, made.diagonal, made.upper, left)
-    return left
 
 
 @loop
 def eliminate_backwards(offsets: np.ndarray, D: int, diagonal: np.ndarray, upper: np.ndarray, left: np.ndarray) -> None:
     """S_i = diagonal_i - upper_i S_i+1^-1 upper_i' from the last node to the first.
 
-    Of `diagonal` (rows, F, F) only the upper triangles are used; it and `upper` are overwritten.
-    The last node's position, its first D numbers, is held. left (members, F, F) is S of the first
-    node, NaN where one that is eliminated is not positive definite. O(rows F^3).
+    Of `diagonal` (rows, F, F) only the upper triangles are used; it and `upper` are overwritten. The last node's
+    position, its first D numbers, is held. left (members, F, F) is S of the first node, NaN where one that is
+    eliminated is not positive definite. O(rows F^3).
     """
     F = diagonal.shape[1]
     for m in range(len(offsets) - 1):

@@ -1,13 +1,12 @@
 """Eigenvectors of uncertain second moments, by first-order perturbation and by sampling.
 
-C = sum_i f_i u_i u_i' of vectors u_i that are wrong by eta_i = e_i + K_i delta: errors e_i of their
-own, N(0, T_i), and one that they share, delta ~ N(0, S), from the base at which they are taken. To
-first order C is wrong by sum_i f_i (eta_i u_i' + u_i eta_i'), with entries q_jk in the basis of its
-eigenvectors; the eigenvalue l_k is then wrong by q_kk, and its eigenvector by
-sum_j q_jk / (l_k - l_j) e_j over all j but k.
+C = sum_i f_i u_i u_i' of vectors u_i that are wrong by eta_i = e_i + K_i delta: errors e_i of their own, N(0, T_i), and
+one that they share, delta ~ N(0, S), from the base at which they are taken. To first order C is wrong by sum_i f_i
+(eta_i u_i' + u_i eta_i'), with entries q_jk in the basis of its eigenvectors; the eigenvalue l_k is then wrong by q_kk,
+and its eigenvector by sum_j q_jk / (l_k - l_j) e_j over all j but k.
 
-The coordinates u = R' v depend on the base too, through M = R R'. With dM = R N R' they change by
-1/2 N u, which is part of K, and what is turned back to v by -1/2 N e.
+The coordinates u = R' v depend on the base too, through M = R R'. With dM = R N R' they change by 1/2 N u, which is
+part of K, and what is turned back to v by -1/2 N e.
 """
 
 from typing import NamedTuple

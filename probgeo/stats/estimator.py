@@ -1,17 +1,20 @@
-"""What all estimators share: how data, weights and manifolds are checked, progress and tables."""
+"""What all estimators share: how data, weights and manifolds are checked, progress, conclusions and tables."""
 
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from inspect import isfunction
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from probgeo.gaussian import ScalarGaussian
 from probgeo.geometry import Manifold
 from probgeo.metrics import Flat, as_metric
 from probgeo.metrics.learners import Learner
@@ -27,16 +30,29 @@ Verbose = int | Callable[[int, int | None], None]
 DEVIATIONS = 2.0  # standard deviations within which the numerics cannot tell numbers apart
 
 
+class Sample(NamedTuple):
+    """Different points (n, D), sorted, and their weights (n,), so that neither order nor repetition matters.
+
+    Points of weight zero are left out: those that are kept are worth solving geodesics for. `which` (P,) says which of
+    them each of the data `all` (P, D) is, -1 for none.
+    """
+
+    points: np.ndarray
+    weights: np.ndarray
+    which: np.ndarray
+    all: np.ndarray
+
+
+@dataclass(eq=False, repr=False)
 class ManifoldEstimator(BaseEstimator):
     """The base: a parameter `manifold`, and `manifold_`, which the data are seen on.
 
-    The parameter may be a manifold, a metric, a learner of metrics, which is fitted to the data,
-    or None for flat space.
+    The parameter may be a manifold, a metric, a learner of metrics, fitted to the data, or None for flat space.
     """
 
-    manifold: Any
-    manifold_: Manifold
-    verbose: Verbose
+    manifold: Any = None
+    _: KW_ONLY
+    verbose: Verbose = 0
     n_jobs: int | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -69,11 +85,27 @@ class ManifoldEstimator(BaseEstimator):
             raise ValueError("sample_weight must hold at least one non-zero number, got only zeros")
         return weights
 
-    def _warn(self, message: str) -> None:
+    def _fit_sample(self, X: Any, y: Any, sample_weight: Any, least: int = 1) -> Sample:
+        """What is fitted to, and `manifold_`."""
+        points = self._points(X, reset=True, least=least)
+        weights = self._weights(sample_weight, points)
+        self._fit_manifold(points, y)
+        used, which = weights > 0, np.full(len(points), -1)
+        distinct, inverse = np.unique(points[used], axis=0, return_inverse=True)
+        which[used] = inverse.ravel()
+        return Sample(distinct, np.bincount(which[used], weights=weights[used]), which, points)
+
+    def _conclude(self, message: str, n_iter: int) -> None:
+        """The end of a fit: no message if it converged."""
+        self.n_iter_, self.converged_, self.message_ = n_iter, not message, message or "converged"
+        if message:
+            self._warn(message, 1)
+
+    def _warn(self, message: str, deeper: int = 0) -> None:
         warnings.warn(
             f"{type(self).__name__} did not converge: {message}. See `converged_`, `message_` and {READING_CONVERGED}.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=4 + deeper,
         )
 
     def summary(self) -> "pandas.DataFrame":
@@ -120,39 +152,32 @@ def naming(argument: str) -> Iterator[None]:
         raise kind(f"{argument}: {error}") from error
 
 
-def merged(X: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Different points, sorted, and their weights, so that neither order nor repetition matters.
+def standard_errors(cov: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.maximum(np.diagonal(cov), 0.0))
 
-    Points of weight zero are left out: those that are kept are worth solving geodesics for. The
-    last array says which of them each of X is, -1 for none.
+
+def mean_square(shares: np.ndarray, length: np.ndarray, var: np.ndarray) -> ScalarGaussian:
+    """sum_i shares_i length_i^2, for lengths with such variances."""
+    return ScalarGaussian.unchecked(np.sum(shares * length**2), np.sum((2.0 * shares * length) ** 2 * var))
+
+
+@contextmanager
+def iterations(name: str, verbose: Verbose) -> Iterator[Callable]:
+    """A function to call after every iteration, which moves a bar or tells `verbose`, if that is wanted.
+
+    `expected` is how many it will be, and `shown` stands beside the bar.
     """
-    used, which = weights > 0, np.full(len(X), -1)
-    distinct, inverse = np.unique(X[used], axis=0, return_inverse=True)
-    which[used] = inverse.ravel()
-    return distinct, np.bincount(which[used], weights=weights[used]), which
+    from tqdm.auto import tqdm
 
+    told = verbose if callable(verbose) else None
+    with tqdm(desc=name, unit=" iterations", disable=not verbose or told is not None, leave=False) as bar:
+        done = count(1)
 
-class IterationsBar:
-    """A bar that counts iterations, if that is wanted, of as many as are expected by then."""
+        def update(expected: int | None = None, **shown: Any) -> None:
+            if told is not None:
+                told(next(done), expected)
+            bar.total = expected
+            bar.set_postfix(shown, refresh=False)
+            bar.update()
 
-    def __init__(self, name: str, verbose: Verbose) -> None:
-        from tqdm.auto import tqdm
-
-        self.told, self.done = verbose if callable(verbose) else None, 0
-        silent = not verbose or callable(verbose)
-        self.bar = tqdm(desc=name, unit=" iterations", disable=silent, leave=False)
-
-    def __enter__(self) -> "IterationsBar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-
-    def update(self, expected: int | None = None, **shown: Any) -> None:
-        """One more; `expected` is how many it will be, and `shown` stands beside the bar."""
-        self.done += 1
-        if self.told is not None:
-            self.told(self.done, expected)
-        self.bar.total = expected
-        self.bar.set_postfix(shown, refresh=False)
-        self.bar.update()
+        yield update

@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from probgeo._checks import as_float_array, as_positive, as_whole_number, one_of
-from probgeo.gaussian import Gaussian, ScalarGaussian
+from probgeo.gaussian import Gaussian
 from probgeo.geometry import Manifold
 from probgeo.geometry.logarithms import Logs
-from probgeo.stats.descent import Centre, CentreRule, Descent, Iterate
-from probgeo.stats.estimator import IterationsBar, ManifoldEstimator, Verbose, as_random_state, merged
+from probgeo.stats.descent import Centre, Descent, Iterate
+from probgeo.stats.estimator import ManifoldEstimator, Sample, as_random_state, iterations, mean_square, standard_errors
 
 
 @dataclass(eq=False, repr=False)
@@ -19,7 +19,6 @@ class CentreEstimator(ManifoldEstimator):
 
     _power: ClassVar[float]
 
-    manifold: Any = None
     _: KW_ONLY
     step: Literal["newton", "fixed"] = "newton"
     alpha: float = 1.0
@@ -29,101 +28,73 @@ class CentreEstimator(ManifoldEstimator):
     init: Any = None
     n_init: int = 1
     random_state: Any = 0
-    verbose: Verbose = 0
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Find the centre of X (P, D); weights (P,) count like repetitions of a point."""
-        points = self._points(X, reset=True)
-        weights = self._weights(sample_weight, points)
-        manifold = self._fit_manifold(points, y)
-        distinct, totals, _ = merged(points, weights)
-        centre = self.centre(manifold, distinct, totals)
-        self._keep(centre, totals)
-        self._keep_members(centre, manifold, distinct, totals)
-        if not self.converged_:
-            self._warn(self.message_)
+        sample = self._fit_sample(X, y, sample_weight)
+        found = self._find(self.manifold_, sample.points, sample.weights)
+        logs = found.logs
+        self._centre = Gaussian.unchecked(found.point, found.cov)
+        self.statistical_cov_ = found.statistical
+        self.standard_error_ = standard_errors(found.statistical)
+        self.variance_ = mean_square(sample.weights / sample.weights.sum(), logs.length, logs.length_var)
+        self.history_ = found.history
+        self.n_lost_ = int(np.sum(~logs.converged))
+        of_members = self._fit_members(found, sample)
+        self._conclude(found.problem or of_members, len(found.history))
         return self
 
-    def centre(self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, guess: Logs | None = None) -> Centre:
+    def _fit_members(self, centre: Centre, sample: Sample) -> str:
+        """The centre by each member of an ensemble of metrics, from that of all of them; what did not converge."""
+        members = self.manifold_.members
+        if not members:
+            return ""
+        settings = self._settings()
+        found = [Descent(m, sample.points, sample.weights, **settings).run(centre.point, centre.logs) for m in members]
+        self.members_ = np.stack([one.point for one in found])
+        off = self.members_ - self.members_.mean(axis=0)
+        self.model_cov_ = off.T @ off / max(len(off) - 1, 1)
+        lost = (f"member {k} of the ensemble: {one.problem}" for k, one in enumerate(found) if one.problem)
+        return next(lost, "")
+
+    def _find(self, manifold: Manifold, X: np.ndarray, weights: np.ndarray, guess: Logs | None = None) -> Centre:
         """The centre of points (P, D) of positive weight, all different, and its logarithms.
 
         `guess` are logarithms of these points at `init`, or nearby.
         """
-        rule, best = self._rule(), None
+        settings, found = self._settings(), list[Centre]()
         starts = _first_points(X, weights, self.init, self.n_init, self.random_state)
-        with IterationsBar(type(self).__name__, self.verbose) as bar:
-            done = 0  # by earlier starts
+        with iterations(type(self).__name__, self.verbose) as update:
 
             def report(line: Iterate, expected: int) -> None:
-                lengths = {"step": f"{line.step:.1e}", "numerical": f"{line.numerical:.1e}"}
-                bar.update(done + expected, **lengths)
+                earlier = sum([len(one.history) for one in found])
+                update(earlier + expected, step=f"{line.step:.1e}", numerical=f"{line.numerical:.1e}")
 
             for start in starts:
-                if len(X) > 128 and self.init is None and rule.alpha is None:
+                if len(X) > 128 and self.init is None and self.step == "newton":
                     # an eighth of the spread is how far the centre of 64 points is off
                     some = _sample(X, weights, 64, self.random_state)
-                    alike = np.ones(len(some))
-                    first = Descent(manifold, some, alike, rule, last_look=False)
+                    first = Descent(manifold, some, np.ones(len(some)), **settings, last_look=False)
                     start = first.run(start).point
-                found = Descent(manifold, X, weights, rule, report).run(start, guess)
-                done += len(found.history)
-                if best is None or _is_better(found, best):
-                    best = found
-        assert best is not None
-        return best
+                found.append(Descent(manifold, X, weights, **settings, report=report).run(start, guess))
+        return min(found, key=lambda one: (bool(one.problem), one.history[-1].value))
 
-    def _rule(self) -> CentreRule:
+    def _settings(self) -> dict[str, Any]:
         one_of("step", self.step, ("newton", "fixed"))
         as_whole_number("n_init", self.n_init, 1)
-        return CentreRule(
-            power=self._power,
-            max_iter=as_whole_number("max_iter", self.max_iter, 1),
-            fraction=as_positive("fraction", self.fraction, or_zero=True),
-            tol=as_positive("tol", self.tol),
-            alpha=as_positive("alpha", self.alpha) if self.step == "fixed" else None,
-        )
-
-    def _keep(self, centre: Centre, weights: np.ndarray) -> None:
-        shares, logs = weights / weights.sum(), centre.logs
-        self._centre = Gaussian.unchecked(centre.point, centre.cov)
-        self.statistical_cov_ = centre.statistical
-        self.standard_error_ = np.sqrt(np.maximum(np.diagonal(centre.statistical), 0.0))
-        self.variance_ = ScalarGaussian.unchecked(
-            np.sum(shares * logs.length**2), np.sum((2.0 * shares * logs.length) ** 2 * logs.length_var)
-        )
-        self.history_ = centre.history
-        self.n_iter_ = len(centre.history)
-        self.n_lost_ = int(np.sum(~logs.converged))
-        self.converged_ = centre.converged
-        self.message_ = centre.message
-
-    def _keep_members(self, centre: Centre, manifold: Manifold, X: np.ndarray, weights: np.ndarray) -> None:
-        """The centre by each member of an ensemble of metrics, from that of all of them."""
-        if not manifold.members:
-            return
-        found = [
-            Descent(member, X, weights, self._rule()).run(centre.point, centre.logs) for member in manifold.members
-        ]
-        self.members_ = np.stack([one.point for one in found])
-        off = self.members_ - self.members_.mean(axis=0)
-        self.model_cov_ = off.T @ off / max(len(off) - 1, 1)
-        lost = [k for k, one in enumerate(found) if not one.converged]
-        if self.converged_ and lost:
-            self.converged_ = False
-            self.message_ = f"member {lost[0]} of the ensemble: {found[lost[0]].message}"
+        return {
+            "power": self._power,
+            "max_iter": as_whole_number("max_iter", self.max_iter, 1),
+            "fraction": as_positive("fraction", self.fraction, or_zero=True),
+            "tol": as_positive("tol", self.tol),
+            "alpha": as_positive("alpha", self.alpha) if self.step == "fixed" else None,
+        }
 
     def _summary(self) -> tuple[str, dict[str, Any]]:
         columns = {"mean": self._centre.mean, "numerical_std": self._centre.std, "standard_error": self.standard_error_}
         if hasattr(self, "model_cov_"):
             columns["model_std"] = np.sqrt(np.diagonal(self.model_cov_))
         return "coordinate", columns
-
-
-def _is_better(new: Centre, old: Centre) -> bool:
-    if new.converged != old.converged:
-        return new.converged
-    return new.history[-1].value < old.history[-1].value
 
 
 def _sample(X: np.ndarray, weights: np.ndarray, count: int, seed: Any) -> np.ndarray:
@@ -148,36 +119,34 @@ def _first_points(X: np.ndarray, weights: np.ndarray, init: Any, count: int, see
 class FrechetMean(CentreEstimator):
     """The point with the least sum of squared geodesic distances to the data.
 
-    Its numerical uncertainty, that of all the geodesics, is in `mean_`; how much it would change
-    with other data of the same kind is in `standard_error_`. Geodesics are solved roughly at first,
-    and more precisely only until the first is a small fraction of the second.
+    Its numerical uncertainty, that of all the geodesics, is in `mean_`; how much it would change with other data of the
+    same kind is in `standard_error_`. Geodesics are solved roughly at first, and more precisely only until the first is
+    a small fraction of the second.
 
     Parameters
     ----------
     manifold : Manifold, metric or learner of metrics, optional
-        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data. A manifold
-        with a solver of its own is solved with just that.
+        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data. A manifold with a solver of its
+        own is solved with just that.
     step : "newton" | "fixed"
-        Newton's method with a line search, or `max_iter` steps exp_mu(alpha v), v the mean of the
-        logarithms, as in the paper (Eq. 5).
+        Newton's method with a line search, or `max_iter` steps exp_mu(alpha v), v the mean of the logarithms, as in the
+        paper (Eq. 5).
     alpha : float
         The fixed rate.
     max_iter : int
     fraction : float
-        Of the statistical standard error: the largest numerical standard deviation that is good
-        enough.
+        Of the statistical standard error: the largest numerical standard deviation that is good enough.
     tol : float
-        Where the standard error is zero, as for equal points: the same, relative to the root mean
-        square distance.
+        Where the standard error is zero, as for equal points: the same, relative to the root mean square distance.
     init : array (D,), optional
         Where to start; by default the data point nearest to the average.
     n_init : int
-        How many starts, all but the first at random points of the data. The best is kept: on a
-        manifold there may be several local (Karcher) means.
+        How many starts, all but the first at random points of the data. The best is kept: on a manifold there may be
+        several local (Karcher) means.
     random_state : int
     verbose : int or function
-        A progress bar, if not zero. A function is called after every iteration with the numbers of
-        those done and expected; an exception in it ends the fit.
+        A progress bar, if not zero. A function is called after every iteration with the numbers of those done and
+        expected; an exception in it ends the fit.
     n_jobs : int, optional
         See `Manifold.geodesic`.
 
@@ -190,18 +159,17 @@ class FrechetMean(CentreEstimator):
     variance_ : ScalarGaussian
         Mean squared distance to the data.
     members_, model_cov_ : array (K, D), array (D, D)
-        With a `metrics.Ensemble`: the mean by each member's own metric, and the covariance of
-        these.
+        With a `metrics.Ensemble`: the mean by each member's own metric, and the covariance of these.
     n_iter_ : int
     converged_, message_
-        Whether the iteration has settled and the numerical standard deviation is as small as
-        `fraction` asks for, or why not.
+        Whether the iteration has settled and the numerical standard deviation is as small as `fraction` asks for, or
+        why not.
     manifold_ : Manifold
     n_lost_ : int
         Geodesics to different points that did not converge; they count with what they have.
     history_ : list
-        Value, length of step, numerical and statistical standard deviations and precision of the
-        geodesics, iteration by iteration.
+        Value, length of step, numerical and statistical standard deviations and precision of the geodesics, iteration
+        by iteration.
 
     Examples
     --------
@@ -222,8 +190,8 @@ class FrechetMean(CentreEstimator):
 class GeometricMedian(CentreEstimator):
     """The point with the least sum of geodesic distances to the data: outliers pull it little.
 
-    Parameters and attributes are those of `FrechetMean`, with `median_` instead of `mean_`. Where
-    the median is one of the data the sum has a kink, and error bars mean little.
+    Parameters and attributes are those of `FrechetMean`, with `median_` instead of `mean_`. Where the median is one of
+    the data the sum has a kink, and error bars mean little.
 
     Examples
     --------

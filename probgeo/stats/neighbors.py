@@ -21,12 +21,9 @@ class NeighborsEstimator(ManifoldEstimator):
 
     _voting: ClassVar[Any]
 
-    manifold: Any = None
     n_neighbors: int = 5
     _: KW_ONLY
     weights: Literal["uniform", "distance"] = "uniform"
-    verbose: int = 0
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any) -> Any:
         """Keep points X (P, D) and their targets y (P,) or (P, T)."""
@@ -52,8 +49,7 @@ class NeighborsEstimator(ManifoldEstimator):
             root = np.linalg.cholesky(metric.tensors_at(self.points_[:1])[0])
             length = cdist(points @ root, self.points_ @ root)
             return ScalarGaussian.unchecked(length, np.zeros_like(length))
-        bar = True if self.verbose else None
-        return self.manifold_.distance_matrix(points, self.points_, progress=bar)
+        return self.manifold_.distance_matrix(points, self.points_, progress=self._bar)
 
     def kneighbors(self, X: Any) -> tuple[ScalarGaussian, np.ndarray]:
         """Distances (n, k) of the nearest neighbours, nearest first, and their numbers (n, k)."""
@@ -70,19 +66,17 @@ class NeighborsEstimator(ManifoldEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Targets (n,) or (n, T) of X (n, D)."""
-        distances = self._near(X)
-        return self.voting_.predict(distances)
+        near = self._near(X)
+        return self.voting_.predict(near)
 
     def _nearest(self, X: Any, k: int) -> tuple[ScalarGaussian, np.ndarray]:
         check_is_fitted(self)
         if not self.manifold_.metric.is_flat:
-            points, bar = self._points(X, reset=False), True if self.verbose else None
-            found = self.manifold_.nearest(points, k, self.points_, progress=bar)
+            found = self.manifold_.nearest(self._points(X, reset=False), k, self.points_, progress=self._bar)
             return found.distance, found.index
-        all_of_them = self.distances(X)
-        order = np.argsort(all_of_them.mean, axis=1, kind="stable")[:, :k]
-        nearest = (np.take_along_axis(x, order, 1) for x in (all_of_them.mean, all_of_them.cov))
-        return ScalarGaussian.unchecked(*nearest), order
+        length = self.distances(X).mean
+        order = np.argsort(length, axis=1, kind="stable")[:, :k]
+        return ScalarGaussian.unchecked(np.take_along_axis(length, order, 1), np.zeros(order.shape)), order
 
     def _near(self, X: Any) -> np.ndarray:
         """Distances (n, P) of the nearest neighbours; all others are farther than these."""
@@ -106,25 +100,24 @@ class NeighborsEstimator(ManifoldEstimator):
     def _numeric(self) -> bool:
         return self._voting is KNeighborsRegressor
 
+    @property
+    def _bar(self) -> bool | None:
+        return True if self.verbose else None
+
 
 class GeodesicKNeighborsClassifier(ClassifierMixin, NeighborsEstimator):
     """The class that most of the k nearest neighbours have, by geodesic distance.
 
-    For a prediction geodesics are solved for to those points of `fit` that may be among the
-    nearest, see `Manifold.nearest`.
+    For a prediction geodesics are solved for to those points of `fit` that may be among the nearest, see
+    `Manifold.nearest`.
+
+    In flat space this is scikit-learn's `KNeighborsClassifier`. Other parameters are those of `FrechetMean`.
 
     Parameters
     ----------
-    manifold : Manifold, metric or learner of metrics, optional
-        Flat space by default, where this is scikit-learn's `KNeighborsClassifier`. A learner
-        (`metrics.Mixture()`) is fitted to the data.
     n_neighbors : int
     weights : "uniform" | "distance"
         Whether all neighbours count alike, or by the inverse of their distance.
-    verbose : int
-        A progress bar, if not zero.
-    n_jobs : int, optional
-        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -149,8 +142,8 @@ class GeodesicKNeighborsClassifier(ClassifierMixin, NeighborsEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Shares (n, C) of the classes among the neighbours of X (n, D)."""
-        distances = self._near(X)
-        return self.voting_.predict_proba(distances)
+        near = self._near(X)
+        return self.voting_.predict_proba(near)
 
 
 class GeodesicKNeighborsRegressor(RegressorMixin, NeighborsEstimator):

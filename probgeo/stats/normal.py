@@ -4,52 +4,51 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import multivariate_normal
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.gaussian import Gaussian, ScalarGaussian, covariance_factor
-from probgeo.stats.mean import FrechetMean
 from probgeo.stats.tangent import AtTheMean
 
 
 class Draws(NamedTuple):
     """Points u (n, D) of the tangent space, and how much volume the manifold has there.
 
+    log_density (n,) : of the normal distribution that they are drawn from
     volume (n,) : sqrt(det M) |det d exp| over what it is at the mean, 1 in flat space
     points (n, D) : exp(u)
     """
 
     u: np.ndarray
+    log_density: np.ndarray
     volume: np.ndarray
     points: np.ndarray
+
+    def volume_under(self, C: np.ndarray) -> np.ndarray:
+        """Weighted as if they were drawn from N(0, C)."""
+        return self.volume * np.exp(multivariate_normal.logpdf(self.u, cov=C) - self.log_density)
 
 
 @dataclass(eq=False, repr=False)
 class NormalOnManifold(DensityMixin, AtTheMean):
     """p(x) = exp(-1/2 u' P u) / C, with u the logarithm of x at the mean, a density by volume.
 
-    u are orthonormal coordinates of the tangent space. The mean is the Frechet mean; the precision
-    P is the most likely one for it, so that the second moments of p are those of the data. The
-    volume of the manifold enters by Monte Carlo: C is an average over the tangent space.
+    u are orthonormal coordinates of the tangent space. The mean is the Frechet mean; the precision P is the most likely
+    one for it, so that the second moments of p are those of the data. The volume of the manifold enters by Monte Carlo:
+    C is an average over the tangent space. Other parameters and attributes are those of `FrechetMean`.
 
     Parameters
     ----------
-    manifold : Manifold, metric or learner of metrics, optional
-        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data.
     mean : FrechetMean, optional
         How the mean is found; its manifold is not used.
     n_draws : int
         Exponential maps that the constant is averaged over.
     regularisation : float
-        Added to the variances of the data, as a fraction of their mean over all directions: data
-        in fewer directions have no density without it.
-    fraction : float
-        See `FrechetMean`.
+        Added to the variances of the data, as a fraction of their mean over all directions: data in fewer directions
+        have no density without it.
     random_state : int
-    verbose : int
-    n_jobs : int, optional
-        See `Manifold.geodesic`.
 
     Attributes
     ----------
@@ -60,8 +59,6 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         P^-1 and P, in the coordinates u.
     log_constant_ : ScalarGaussian
         log C, with the variance of the average.
-    manifold_ : Manifold
-    n_iter_, converged_, message_
 
     References
     ----------
@@ -77,39 +74,32 @@ class NormalOnManifold(DensityMixin, AtTheMean):
     (5, 2)
     """
 
-    manifold: Any = None
     _: KW_ONLY
-    mean: FrechetMean | None = None
     n_draws: int = 1000
     regularisation: float = 1e-6
-    fraction: float = 0.1
     random_state: int = 0
-    verbose: int = 0
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "NormalOnManifold":
         """Mean and precision of X (P, D); weights count like repetitions."""
-        points = self._points(X, reset=True, least=2)
-        count = as_whole_number("n_draws", self.n_draws, 2 * points.shape[1] + 2)
-        logs, weights = self._fit_mean(points, y, sample_weight)
-        u, shares = logs.vectors @ self.root_, weights / weights.sum()
+        mean, sample = self._fit_mean(X, y, sample_weight, least=2)
+        u, shares, D = mean.logs.vectors @ self.root_, sample.weights / sample.weights.sum(), len(self.root_)
         moments = (shares * u.T) @ u
         nugget = as_positive("regularisation", self.regularisation, or_zero=True)
-        moments += nugget * np.trace(moments) / len(moments) * np.eye(len(moments))
+        moments += nugget * np.trace(moments) / D * np.eye(D)
         if not np.linalg.eigvalsh(moments)[0] > 1e-12 * np.trace(moments):
             raise ValueError(
-                f"X must spread in all {len(moments)} directions: its covariance is singular; regularisation would help"
+                f"X must spread in all {D} directions: its covariance is singular; regularisation would help"
             )
-        draws = self._draws(moments, count, int(self.random_state))
-        settled = self._match(moments, draws)
+        draws = self._draws(moments, as_whole_number("n_draws", self.n_draws, 2 * D + 2), int(self.random_state))
+        self.covariance_, settled = matched(moments, draws)
         self.precision_ = np.linalg.inv(self.covariance_)
-        self.log_constant_ = self._constant(draws, moments)
-        if not settled:
-            self.converged_ = False
-            found = "" if self.message_ == "converged" else f"{self.message_}; "
-            self.message_ = f"{found}the precision has not settled: n_draws may be too small"
-        if not self.converged_:
-            self._warn(self.message_)
+        # the mean volume over N(0, covariance), and that normal's constant
+        volume, normal = draws.volume_under(self.covariance_), multivariate_normal(cov=self.covariance_)
+        self.log_constant_ = ScalarGaussian.unchecked(
+            np.log(np.mean(volume)) - normal.logpdf(np.zeros(D)), np.var(volume) / len(volume) / np.mean(volume) ** 2
+        )
+        problems = [mean.problem, "" if settled else "the precision has not settled: n_draws may be too small"]
+        self._conclude("; ".join(filter(None, problems)), len(mean.history))
         return self
 
     def logpdf(self, X: Any) -> ScalarGaussian:
@@ -153,10 +143,10 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         """From N(0, covariance) in the tangent space."""
         D = len(covariance)
         u = _exact_normal(count, D, seed) @ covariance_factor(covariance).T
-        mean, metric = self.mean_.mean, self.manifold_.metric
+        log_density = multivariate_normal.logpdf(u, cov=covariance)
+        mean, metric, v = self.mean_.mean, self.manifold_.metric, u @ np.linalg.inv(self.root_)
         if metric.is_flat:
-            return Draws(u, np.ones(count), mean + np.linalg.solve(self.root_.T, u.T).T)
-        v = np.linalg.solve(self.root_.T, u.T).T
+            return Draws(u, log_density, np.ones(count), mean + v)
         # how end points move with uncertain velocities is how they depend on them
         velocity = Gaussian.unchecked(v, np.tile(np.eye(D), (count, 1, 1)))
         curves = self.manifold_.shoot(mean, velocity, progress=False)
@@ -165,39 +155,7 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         _, tensors = np.linalg.slogdet(metric.tensors_at(np.ascontiguousarray(points)))
         _, turns = np.linalg.slogdet(slopes)
         volume = np.exp(0.5 * tensors + turns) / np.prod(np.diagonal(self.root_))
-        return Draws(u, np.where(np.isfinite(volume), volume, 0.0), points)
-
-    def _match(self, moments: np.ndarray, draws: Draws, most: int = 50) -> bool:
-        """The covariance for which the second moments of p are those of the data.
-
-        Fixed point, usually in a handful of rounds: where p has too large moments E in some
-        directions, C gets smaller there. Draws from N(0, moments) are weighted for every C anew.
-        """
-        C, change = moments.copy(), np.inf
-        enough = 1e-3 / np.sqrt(len(draws.u))  # a thousandth of what averages are wrong by
-        for _ in range(most):
-            weights = draws.volume * _ratio(draws.u, C, moments)
-            E = (weights * draws.u.T) @ draws.u / weights.sum()
-            root = _power(C, 0.5)
-            back = np.linalg.inv(root)
-            narrower = _power(back @ E @ back, -0.5)
-            following = root @ narrower @ (back @ moments @ back) @ narrower @ root
-            change = np.abs(following - C).max() / np.abs(C).max()
-            if not np.isfinite(change):
-                break
-            C = 0.5 * (following + following.T)
-            if change <= enough:
-                break
-        self.covariance_ = C
-        return bool(change <= enough)
-
-    def _constant(self, draws: Draws, moments: np.ndarray) -> ScalarGaussian:
-        """log C = log of the mean volume over N(0, covariance), and of that normal's constant."""
-        values = draws.volume * _ratio(draws.u, self.covariance_, moments)
-        D, mean = draws.u.shape[1], np.mean(values)
-        _, size = np.linalg.slogdet(self.covariance_)
-        log_constant = 0.5 * (D * np.log(2.0 * np.pi) + size) + np.log(mean)
-        return ScalarGaussian.unchecked(log_constant, np.var(values) / len(values) / mean**2)
+        return Draws(u, log_density, np.where(np.isfinite(volume), volume, 0.0), points)
 
     def _summary(self) -> tuple[str, dict[str, Any]]:
         index, columns = super()._summary()
@@ -215,14 +173,26 @@ def _exact_normal(count: int, D: int, seed: int) -> np.ndarray:
     return np.linalg.solve(root, noise.T).T
 
 
-def _ratio(u: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Density (n,) of N(0, one) over that of N(0, other) at u (n, D)."""
-    change = np.linalg.inv(one) - np.linalg.inv(other)
-    size = np.linalg.slogdet(one)[1] - np.linalg.slogdet(other)[1]
-    return np.exp(-0.5 * np.einsum("ni,ij,nj->n", u, change, u) - 0.5 * size)
+def matched(moments: np.ndarray, draws: Draws, most: int = 50) -> tuple[np.ndarray, bool]:
+    """The covariance for which the second moments of p are those of the data, and whether the iteration has settled.
 
-
-def _power(A: np.ndarray, exponent: float) -> np.ndarray:
-    """A to some power, symmetric positive definite."""
-    values, vectors = np.linalg.eigh(A)
-    return (vectors * values**exponent) @ vectors.T
+    Fixed point, usually in a handful of rounds: where p has too large moments E in some directions, C gets smaller
+    there. Draws are weighted for every C anew.
+    """
+    C, change = moments.copy(), np.inf
+    enough = 1e-3 / np.sqrt(len(draws.u))  # a thousandth of what averages are wrong by
+    for _ in range(most):
+        weights = draws.volume_under(C)
+        E = (weights * draws.u.T) @ draws.u / weights.sum()
+        root = np.linalg.cholesky(C)
+        back = np.linalg.inv(root)
+        values, vectors = np.linalg.eigh(back @ E @ back.T)
+        turned = root @ (vectors / np.sqrt(values)) @ vectors.T @ back
+        following = turned @ moments @ turned.T
+        change = np.abs(following - C).max() / np.abs(C).max()
+        if not np.isfinite(change):
+            break
+        C = 0.5 * (following + following.T)
+        if change <= enough:
+            break
+    return C, bool(change <= enough)

@@ -9,11 +9,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from probgeo._checks import as_whole_number, one_of
 from probgeo.gaussian import Gaussian
-from probgeo.metrics import Metric
 from probgeo.ode.curve import Curve
 from probgeo.stats.eigen import Moments, eigenvectors, sampled_eigenvectors
-from probgeo.stats.estimator import DEVIATIONS, Verbose
-from probgeo.stats.mean import FrechetMean
+from probgeo.stats.estimator import DEVIATIONS
 from probgeo.stats.tangent import AtTheMean
 
 
@@ -21,40 +19,30 @@ from probgeo.stats.tangent import AtTheMean
 class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean):
     """Principal component analysis of the logarithms at the mean, in the inner product M(mean).
 
+    In flat space this is ordinary PCA. Other parameters and attributes are those of `FrechetMean`.
+
     Parameters
     ----------
-    manifold : Manifold, metric or learner of metrics, optional
-        Flat space by default, where this is ordinary PCA. A learner (`metrics.Mixture()`) is fitted
-        to the data.
     n_components : int, optional
         All, if None.
     mean : FrechetMean, optional
         How the mean is found; its manifold is not used.
     method : "linearised" | "sampled"
-        How the uncertainty of directions is found: by first-order perturbation of eigenvectors, or
-        from the eigenvectors of `n_draws` draws of all logarithms.
-    fraction : float
-        See `FrechetMean`.
+        How the uncertainty of directions is found: by first-order perturbation of eigenvectors, or from the
+        eigenvectors of `n_draws` draws of all logarithms.
     n_draws, random_state : int
-    verbose : int or function
-        See `FrechetMean`.
-    n_jobs : int, optional
-        See `Manifold.geodesic`.
 
     Attributes
     ----------
     mean_ : Gaussian (D,)
     components_ : Gaussian (K, D)
-        Tangent vectors at the mean, orthonormal in M(mean), with their numerical covariances. The
-        sign is such that the coordinate largest in size is positive.
+        Tangent vectors at the mean, orthonormal in M(mean), with their numerical covariances. The sign is such that the
+        coordinate largest in size is positive.
     explained_variance_, explained_variance_std_ : array (K,)
         Along each, and its numerical standard deviation.
     explained_variance_ratio_ : array (K,)
     tied_ : bool array (K,)
         Whether a direction cannot be told from the next one: any other in their plane would do.
-    n_iter_, converged_, message_
-        Of the mean.
-    manifold_ : Manifold
 
     Examples
     --------
@@ -64,54 +52,48 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
     (1.0, (4, 1))
     """
 
-    manifold: Any = None
     n_components: int | None = 2
     _: KW_ONLY
-    mean: FrechetMean | None = None
     method: Literal["linearised", "sampled"] = "linearised"
-    fraction: float = 0.1
     n_draws: int = 100
     random_state: int = 0
-    verbose: Verbose = 0
-    n_jobs: int | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "PrincipalGeodesics":
         """Mean and principal directions of X (P, D); weights count like repetitions."""
         one_of("method", self.method, ("linearised", "sampled"))
-        X = self._points(X, reset=True, least=2)
-        D = X.shape[1]
+        mean, sample = self._fit_mean(X, y, sample_weight, least=2)
+        logs, R, D = mean.logs, self.root_, len(self.root_)
         count = D if self.n_components is None else as_whole_number("n_components", self.n_components, 1)
         if count > D:
             raise ValueError(f"n_components must be at most {D}, the dimension, got {count}")
-        logs, weights = self._fit_mean(X, y, sample_weight)
-        R, u = self.root_, logs.vectors @ self.root_
-        N = self._change_of_tensor()
+        u, lowered = logs.vectors @ R, np.linalg.inv(R)
+        # the change of M v with x, for all unit vectors v, is dM; N is R^-1 dM R'^-1
+        dM = self.manifold_.metric.energy_terms(np.tile(self.mean_.mean, (D, 1)), np.eye(D)).xv.transpose(0, 2, 1)
+        N = np.tensordot(lowered, lowered @ dM, (1, 0))
         moments = Moments(
             u=u,
-            f=weights / max(weights.sum() - 1.0, 1.0),
+            f=sample.weights / max(sample.weights.sum() - 1.0, 1.0),
             T=R.T @ logs.cov @ R,
             K=R.T @ logs.slopes + 0.5 * np.tensordot(u, N, (1, 1)),
             S=self.mean_.cov,
             N=N,
         )
         if self.method == "sampled":
-            seed, n = int(self.random_state), as_whole_number("n_draws", self.n_draws, 2)
-            found = sampled_eigenvectors(moments, count, seed, n)
+            n = as_whole_number("n_draws", self.n_draws, 2)
+            found = sampled_eigenvectors(moments, count, int(self.random_state), n)
         else:
             found = eigenvectors(moments, count)
-        vectors = np.linalg.solve(R.T, found.vectors.T).T
+        vectors = found.vectors @ lowered
         largest = np.argmax(np.abs(vectors), axis=1)
         signs = np.sign(vectors[np.arange(count), largest])
-        lifted = np.linalg.inv(R.T)
-        self.components_ = Gaussian.unchecked(signs[:, None] * vectors, lifted @ found.cov @ lifted.T)
+        self.components_ = Gaussian.unchecked(signs[:, None] * vectors, lowered.T @ found.cov @ lowered)
         self.n_components_ = count
         self.explained_variance_ = np.maximum(found.values, 0.0)
         self.explained_variance_std_ = found.values_std
         total = max(float(np.sum(np.maximum(found.all_values, 0.0))), np.finfo(float).tiny)
         self.explained_variance_ratio_ = self.explained_variance_ / total
         self.tied_ = _tied(found.all_values, found.gap_std, count)
-        if not self.converged_:
-            self._warn(self.message_)
+        self._conclude(mean.problem, len(mean.history))
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -129,14 +111,14 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
         """Points (P, D) with given scores (P, K)."""
-        given = self._coordinates(Z, getattr(self, "n_components_", 0))
-        return self._exponential(given @ self.components_.mean)
+        check_is_fitted(self)
+        return self._exponential(Z, self.components_.mean)
 
     def geodesic(self, k: int, reach: float = 1.0) -> Curve:
         """exp_mean(t reach v_k) for t in [0, 1], with the uncertainty of mean and direction.
 
-        v_k has unit length; a negative `reach` goes the other way. Three standard deviations of the
-        data are `3 * explained_variance_[k] ** 0.5`.
+        v_k has unit length; a negative `reach` goes the other way. Three standard deviations of the data are
+        `3 * explained_variance_[k] ** 0.5`.
         """
         check_is_fitted(self)
         k = as_whole_number("k", k, 0)
@@ -145,12 +127,6 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
         v = self.components_
         velocity = Gaussian.unchecked(reach * v.mean[k], reach**2 * v.cov[k])
         return self.manifold_.shoot(self.mean_, velocity)
-
-    def _change_of_tensor(self) -> np.ndarray:
-        """R^-1 dM R'^-1 by the coordinates of the mean, (D, D, D)."""
-        lowered = np.linalg.inv(self.root_)
-        slopes = _tensor_slopes(self.manifold_.metric, self.mean_.mean)
-        return np.tensordot(lowered, lowered @ slopes, (1, 0))
 
     def _summary(self) -> tuple[str, dict[str, Any]]:
         return "component", {
@@ -174,13 +150,6 @@ class PrincipalGeodesics(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTh
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-
-def _tensor_slopes(metric: Metric, x: np.ndarray) -> np.ndarray:
-    """dM_ij / dx_d (D, D, D) at one point: the change of M v by x, for all unit vectors v."""
-    D = len(x)
-    terms = metric.energy_terms(np.tile(x, (D, 1)), np.eye(D))
-    return terms.xv.transpose(0, 2, 1)
 
 
 def _tied(values: np.ndarray, gap_std: np.ndarray, count: int) -> np.ndarray:

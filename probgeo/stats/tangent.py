@@ -9,40 +9,35 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from probgeo.gaussian import Gaussian
 from probgeo.geometry.logarithms import Logs, logarithms
-from probgeo.stats.descent import tensor_at
-from probgeo.stats.estimator import ManifoldEstimator, merged, naming
+from probgeo.stats.descent import Centre, tensor_at
+from probgeo.stats.estimator import ManifoldEstimator, Sample, naming, standard_errors
 from probgeo.stats.mean import FrechetMean
 
 
+@dataclass(eq=False, repr=False)
 class AtTheMean(ManifoldEstimator):
     """The base of estimators that look at data from their mean.
 
-    Coordinates in the tangent space are u = R' v with M(mean) = R R', so that their Euclidean
-    inner product is that of the manifold (erratum 9).
+    Coordinates in the tangent space are u = R' v with M(mean) = R R', so that their Euclidean inner product is that of
+    the manifold (erratum 9).
     """
 
-    mean: Any
-    fraction: float
+    _: KW_ONLY
+    mean: FrechetMean | None = None
+    fraction: float = 0.1
 
-    def _fit_mean(self, X: Any, y: Any, sample_weight: Any) -> tuple[Logs, np.ndarray]:
-        """Logarithms of the different points at the mean, and their weights."""
-        points = self._points(X, reset=True)
-        weights = self._weights(sample_weight, points)
-        manifold = self._fit_manifold(points, y)
-        distinct, totals, which = merged(points, weights)
-        estimator = self.mean
-        if estimator is None:
-            estimator = FrechetMean(fraction=self.fraction, verbose=self.verbose)
+    def _fit_mean(self, X: Any, y: Any, sample_weight: Any, least: int = 1) -> tuple[Centre, Sample]:
+        """The mean, with the logarithms of what it was found from."""
+        sample = self._fit_sample(X, y, sample_weight, least)
+        estimator = FrechetMean(fraction=self.fraction, verbose=self.verbose) if self.mean is None else self.mean
         if not isinstance(estimator, FrechetMean):
             raise TypeError(f"mean must be a FrechetMean or None, got {estimator!r}")
-        found = estimator.centre(manifold, distinct, totals)
+        found = estimator._find(self.manifold_, sample.points, sample.weights)
         self.mean_ = Gaussian.unchecked(found.point, found.cov)
-        self.root_ = np.linalg.cholesky(tensor_at(manifold.metric, found.point))
+        self.root_ = np.linalg.cholesky(tensor_at(self.manifold_.metric, found.point))
         self.statistical_cov_ = found.statistical
-        self.converged_, self.message_ = found.converged, found.message
-        self.n_iter_ = len(found.history)
-        self._seen = points, which, found.logs
-        return found.logs, totals
+        self._seen = sample.all, sample.which, found.logs
+        return found, sample
 
     def _logs(self, X: Any) -> Logs:
         """At the mean; near those of the fit, if it saw the same points."""
@@ -57,50 +52,37 @@ class AtTheMean(ManifoldEstimator):
             self._warn(f"{lost} of {len(points)} geodesics from the mean are flagged")
         return logs
 
-    def _exponential(self, vectors: np.ndarray) -> np.ndarray:
-        """Where geodesics from the mean with these velocities are after unit time."""
-        return self.manifold_.exp(self.mean_.mean, vectors).mean
+    def _exponential(self, Z: Any, basis: np.ndarray) -> np.ndarray:
+        """Where geodesics from the mean are after unit time whose velocities have coordinates Z (P, K) in a basis."""
+        with naming("Z"):
+            given = check_array(Z, dtype=np.float64)
+        if given.shape[1] != len(basis):
+            raise ValueError(f"Z must have shape (P, {len(basis)}), got {given.shape}")
+        return self.manifold_.exp(self.mean_.mean, given @ basis).mean
 
     def _summary(self) -> tuple[str, dict[str, Any]]:
         return "coordinate", {
             "mean": self.mean_.mean,
             "numerical_std": self.mean_.std,
-            "standard_error": np.sqrt(np.maximum(np.diagonal(self.statistical_cov_), 0.0)),
+            "standard_error": standard_errors(self.statistical_cov_),
         }
 
-    def _coordinates(self, Z: Any, count: int) -> np.ndarray:
-        check_is_fitted(self)
-        with naming("Z"):
-            given = check_array(Z, dtype=np.float64)
-        if given.shape[1] != count:
-            raise ValueError(f"Z must have shape (P, {count}), got {given.shape}")
-        return given
 
-
-@dataclass(eq=False, repr=False)
 class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean):
     """Logarithms at the mean, in orthonormal coordinates: features for linear methods.
 
+    Other parameters and attributes are those of `FrechetMean`.
+
     Parameters
     ----------
-    manifold : Manifold, metric or learner of metrics, optional
-        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data.
     mean : FrechetMean, optional
         How the mean is found; its manifold is not used.
-    fraction : float
-        See `FrechetMean`.
-    verbose : int
-    n_jobs : int, optional
-        See `Manifold.geodesic`.
 
     Attributes
     ----------
     mean_ : Gaussian (D,)
     root_ : array (D, D)
         R with M(mean) = R R'.
-    manifold_ : Manifold
-    n_iter_, converged_, message_
-        Of the mean.
 
     Examples
     --------
@@ -112,18 +94,10 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean)
     True
     """
 
-    manifold: Any = None
-    _: KW_ONLY
-    mean: FrechetMean | None = None
-    fraction: float = 0.1
-    verbose: int = 0
-    n_jobs: int | None = None
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "TangentSpace":
         """Find the mean of X (P, D)."""
-        self._fit_mean(X, y, sample_weight)
-        if not self.converged_:
-            self._warn(self.message_)
+        found, _ = self._fit_mean(X, y, sample_weight)
+        self._conclude(found.problem, len(found.history))
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -138,8 +112,8 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AtTheMean)
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
         """Points (P, D) with given coordinates."""
-        given = self._coordinates(Z, len(self.root_) if hasattr(self, "root_") else 0)
-        return self._exponential(np.linalg.solve(self.root_.T, given.T).T)
+        check_is_fitted(self)
+        return self._exponential(Z, np.linalg.inv(self.root_))
 
     @property
     def _n_features_out(self) -> int:

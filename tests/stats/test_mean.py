@@ -6,7 +6,6 @@ from scipy.stats import chi2
 
 from probgeo import ConvergenceWarning, Manifold, data, metrics, solvers
 from probgeo.stats import FrechetMean, GeometricMedian
-from probgeo.stats.descent import _next_length
 
 HALF, RNG = metrics.HalfPlane(), np.random.default_rng(0)
 X = np.stack([RNG.normal(size=12), np.exp(0.7 * RNG.normal(size=12))], axis=1)
@@ -212,17 +211,6 @@ def test_what_the_iteration_leaves_over_is_in_the_error_bar():
         deviations.append(off @ np.linalg.solve(np.asarray(found.mean_.cov), off))
     # squared, in two directions; without it they are up to 5e4
     assert np.max(deviations) < chi2.ppf(0.9999, 2)
-
-
-@pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
-def test_what_is_left_over_is_of_the_size_of_the_next_step(scale):
-    """Steps that square their length, in units that are and are not those of the data."""
-    steps = [0.1]
-    for _ in range(3):
-        steps.append(scale * steps[-1] ** 2)
-    *history, following = steps
-    size = _next_length(*history[-2:], spread=1.0)
-    np.testing.assert_allclose(size, following / np.sqrt(scale), rtol=1e-12)
 
 
 def test_steps_that_do_not_get_shorter_are_not_the_last():

@@ -85,7 +85,7 @@ def as_conditioned(problem: Problem) -> ConditionedProblem:
         problem.values,
     )
     span = problem.t0, problem.t1
-    return ConditionedProblem(problem.field, None, *span, 2, D, conditions, np.zeros((B, 0)), problem.batch_shape)
+    return ConditionedProblem(problem.field, *span, 2, conditions, np.zeros((B, 0)), problem.batch_shape)
 
 
 def gives_ends(problem: ConditionedProblem) -> bool:
