@@ -9,6 +9,7 @@ import importlib.util
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -19,7 +20,7 @@ from probgeo._checks import page
 from probgeo.functions.composed import NotInNumpyError
 from probgeo.functions.field import Field
 from probgeo.functions.memory import memory_of
-from probgeo.functions.rows import RowFunction
+from probgeo.functions.rows import Form, RowFunction
 from probgeo.functions.trees import as_parameter, leaves_of, rebuilt, row_by_row
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
@@ -85,7 +86,9 @@ def as_field(f: Any, order: int, dimension: int, args: Any = None, batch_shape: 
     return found.made("Field")(found.ready(function), order, dimension, tree, *jacobian)
 
 
-def as_row_function(f: Any, dimension: int, what: str = "f", out_shape: tuple[int, ...] | None = None) -> RowFunction:
+def as_row_function(
+    f: Any, dimension: int, what: str = "f", out_shape: tuple[int, ...] | None = None, form: Form = "metric"
+) -> RowFunction:
     """A map x -> array as values and derivatives at many rows.
 
     Parameters
@@ -98,6 +101,8 @@ def as_row_function(f: Any, dimension: int, what: str = "f", out_shape: tuple[in
         What errors call it.
     out_shape : tuple, optional
         The shape that its value at one point must have.
+    form : "metric", "decoder" or "gaussian"
+        The metric that it stands for, see `RowFunction`.
 
     Examples
     --------
@@ -112,7 +117,7 @@ def as_row_function(f: Any, dimension: int, what: str = "f", out_shape: tuple[in
     found = _find_out(f, call)
     function = found.ready(_unwrapped(f)[0])
     rows: RowFunction = found.made("RowFunction")(function, dimension, found.shape)
-    rows.precision = found.precision
+    rows.form, rows.spacing = form, found.precision
     return rows
 
 
@@ -126,6 +131,7 @@ class _Found:
     kind: str
     shape: tuple[int, ...]
     precision: float
+    of_rows: bool = True
 
     def made(self, what: str) -> Any:
         """The class of a framework, which is imported only now."""
@@ -133,7 +139,9 @@ class _Found:
         return getattr(import_module(f"probgeo.functions.in_{self.kind}"), names[self.kind] + what)
 
     def ready(self, function: Callable) -> Callable:
-        """The function, as it can be called with numbers in double precision."""
+        """The function, as it can be called with rows, for JAX a point, in double precision."""
+        if not self.of_rows:
+            return row_by_row(function) if self.kind == "numpy" else sys.modules["torch"].func.vmap(function)
         if self.kind != "torch" or self.precision < SINGLE:
             return function
         from probgeo.functions.in_torch import in_single_precision
@@ -171,7 +179,24 @@ def _tried(f: Any, call: _Call) -> _Found:
             raise
         except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
             errors[kind] = error
+    found = _tried_at_one_point(function, call) if type(f) not in WRAPPERS else None
+    if found is not None:
+        return found
     raise _explanation(call, errors) from next(iter(errors.values()))
+
+
+def _tried_at_one_point(f: Callable, call: _Call) -> _Found | None:
+    """Of a map x -> array of a known shape, that NumPy or torch evaluate at one point."""
+    if len(call.shapes) > 1 or call.expected is None:
+        return None
+    for kind in ("numpy", "torch"):
+        with warnings.catch_warnings(), suppress(Exception):
+            warnings.simplefilter("ignore")
+            point = np.full(call.shapes[0], 0.5)
+            value = f(point if kind == "numpy" else sys.modules["torch"].from_numpy(point))
+            if type(value).__module__.split(".")[0] == kind and tuple(value.shape) == call.expected:
+                return _Found(kind, call.expected, _precision(value), of_rows=False)
+    return None
 
 
 def _kinds(f: Any) -> list[str]:

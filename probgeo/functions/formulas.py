@@ -9,6 +9,7 @@ third-order tensor of derivatives of M is never formed: D directional derivative
 L hold all that is needed of it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,33 @@ def formula(what: str, ad: Any, f: Callable) -> Callable:
     form, part = what.split(" ", 1)
     forms = {"metric": of_metric, "decoder": of_decoder, "gaussian": of_gaussian}
     return forms[form](ad, f)[part]
+
+
+def of_field(ad: Any, f: Callable, real: tuple[bool, ...], jacobian: Callable | None = None) -> dict[str, Callable]:
+    """Formulas of a right-hand side f(t, state, leaves); `real`: by which of the leaves there are derivatives."""
+
+    def jacobians(*row: Any) -> Any:
+        return (jacobian or ad.jacfwd(f, argnums=1))(*row).swapaxes(0, 1)
+
+    def by_first(t: Any, state: Any, leaves: list) -> Any:
+        return ad.jacfwd(lambda first: f(t, state, [first, *leaves[1:]]))(leaves[0])
+
+    def by_args(t: Any, state: Any, leaves: list) -> tuple:
+        def of_real(wanted: list) -> Any:
+            given = iter(wanted)
+            return f(t, state, [next(given) if r else x for r, x in zip(real, leaves, strict=True)])
+
+        wanted = [leaf for r, leaf in zip(real, leaves, strict=True) if r]
+        few = sum(math.prod(leaf.shape) for leaf in wanted) <= state.shape[-1]
+        return tuple((ad.jacfwd if few else ad.jacrev)(of_real)(wanted))
+
+    return {
+        "values": lambda *row: (f(*row),),
+        "jacobians": lambda *row: (jacobians(*row),),
+        "both": lambda *row: (f(*row), jacobians(*row)),
+        "by_args": by_args,
+        "linearised": lambda *row: (f(*row), jacobians(*row), by_first(*row)),
+    }
 
 
 def of_metric(ad: Any, f: Callable) -> dict[str, Callable]:

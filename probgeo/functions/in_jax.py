@@ -4,9 +4,9 @@ A program is compiled once for a function, a formula and a number of rows, which
 programs serve all numbers of rows. Numbers are float64 inside, whatever JAX is set to outside.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import jax
@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from probgeo.functions import formulas
-from probgeo.functions.field import Field
+from probgeo.functions.field import FunctionField
 from probgeo.functions.memory import Memory, memory_of
 from probgeo.functions.rows import AT_ONCE, Form, RowFunction, in_blocks
-from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
+from probgeo.functions.trees import leaves_of, rebuilt
 
 
 def double_precision() -> AbstractContextManager:
@@ -36,55 +36,45 @@ def rounded_up(rows: int) -> int:
 class Program:
     """A formula for one row, mapped over rows of numbers side by side: (n, K) -> arrays (n, ...).
 
-    `formula(row, parameters)` gets one row (K,) and, if there are parameters (leaves with one row a
-    member), those of its member. It must not keep the user's function alive: see `Memory`.
+    `formula(row, parameters)` gets one row (K,) and the parameters of its member, of leaves with one row a member. It
+    must not keep the user's function alive: see `Memory`.
     `numbers` is how many a row takes that are kept at a time, if it is more than it has itself.
     """
 
     def __init__(self, formula: Callable, numbers: int = 1) -> None:
         self._numbers = numbers
-
-        def at_rows(rows: jax.Array) -> tuple:
-            return jax.vmap(lambda row: formula(row, None))(rows)
-
-        def at_rows_of_members(rows: jax.Array, member: jax.Array, leaves: list) -> tuple:
-            def one(row: jax.Array, m: jax.Array) -> tuple:
-                return formula(row, [leaf[m] for leaf in leaves])
-
-            return jax.vmap(one)(rows, member)
-
-        self._plain, self._with_members = at_rows, at_rows_of_members
         self._compiled: dict[tuple, Callable] = {}
 
+        def at_rows(rows: jax.Array, member: jax.Array, leaves: list) -> tuple:
+            return jax.vmap(lambda row, m: formula(row, [leaf[m] for leaf in leaves]))(rows, member)
+
+        self._at_rows = at_rows
+
     def __call__(
-        self, columns: tuple[np.ndarray, ...], member: np.ndarray | None, leaves: list
+        self, columns: tuple[np.ndarray, ...], member: np.ndarray | None = None, leaves: Sequence = ()
     ) -> tuple[np.ndarray, ...]:
         """Outputs (n, ...) at the columns (n, k_1), (n, k_2), ... of rows."""
         width = sum(column.shape[1] for column in columns)
         rows = max(1, AT_ONCE // max(width, self._numbers))
         block = max(16, 1 << rows.bit_length() - 1)
-        if not leaves:
-            return in_blocks(lambda *some: self._run(width, some, None, []), columns, block)
-        given = (*columns, np.asarray(member))
-        return in_blocks(lambda *some: self._run(width, some[:-1], some[-1], leaves), given, block)
+        members = np.asarray(member) if leaves else np.zeros(len(columns[0]), dtype=np.int64)
+        return in_blocks(lambda *some: self._run(width, some[:-1], some[-1], leaves), (*columns, members), block)
 
-    def _run(self, width: int, columns: tuple[np.ndarray, ...], member: Any, leaves: list) -> tuple[np.ndarray, ...]:
-        n = len(columns[0])
+    def _run(
+        self, width: int, columns: tuple[np.ndarray, ...], member: np.ndarray, leaves: Sequence
+    ) -> tuple[np.ndarray, ...]:
+        n = len(member)
         size = rounded_up(n)
-        rows = np.empty((size, width))
+        rows, members = np.empty((size, width)), np.zeros(size, dtype=np.int64)
         np.concatenate(columns, axis=1, out=rows[:n])
         rows[n:] = rows[0] if n else 0.0
-        arguments: tuple = (rows,)
-        if leaves:
-            members = np.zeros(size, dtype=np.int64)
-            members[:n] = member
-            arguments = (rows, members, leaves)
+        members[:n] = member
+        arguments = (rows, members, list(leaves))
         key = (size, width, *[(leaf.shape, leaf.dtype) for leaf in leaves])
         with double_precision():
             compiled = self._compiled.get(key)
             if compiled is None:
-                function = self._with_members if leaves else self._plain
-                compiled = self._compiled[key] = _compile(function, arguments)
+                compiled = self._compiled[key] = _compile(self._at_rows, arguments)
             outputs = compiled(*arguments)
         # copies: what JAX returns is read-only, and Numba would compile its loops anew for that
         return tuple(np.array(np.asarray(out)[:n]) for out in outputs)
@@ -135,35 +125,20 @@ def _compiler_options() -> Any:
     return wanted
 
 
-class JaxField(Field):
-    """A right-hand side f(t, y[, dy][, args]) of one point.
-
-    `args` is a tree of arrays with one row a member.
-    """
+class JaxField(FunctionField):
+    """A right-hand side of one point."""
 
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
-        self.f, self.order, self.dimension = f, order, dimension
-        leaves, tree = jax.tree.flatten(args)
-        self.n_parameters = n_real(leaves)
-        self._form = (order, dimension, tree, tuple(is_real(leaf) for leaf in leaves))
-        self._leaves = _on_device(leaves)
+        super().__init__(f, order, dimension, args)
+        self._form = (order, dimension, jax.tree.structure(args), self._real)
+        self._leaves = _on_device(self._leaves)
         self._memory = memory_of(f)
-        self._programs: dict[str, Program] = {}
-
-    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._run("values", t, state, member)[0]
-
-    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._run("jacobians", t, state, member)[0]
 
     def values_and_jacobians(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         values, jacobians = self._run("both", t, state, member)
         return values, jacobians
-
-    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
-        return list(self._run("by_args", t, state, member)) if self.n_parameters else []
 
     def linearised(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
@@ -196,13 +171,8 @@ class JaxField(Field):
         return program(columns, member, self._leaves)[0]
 
     def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
-        program = self._programs.get(what)
-        if program is None:
-            memory, form = self._memory, self._form
-            program = self._programs[what] = memory.note(
-                (what, *form), lambda: Program(_formula(what, memory.function, *form))
-            )
-        n = len(t)
+        memory, form, n = self._memory, self._form, len(t)
+        program = memory.note((what, *form), lambda: Program(_formula(what, memory.function, *form)))
         columns = (np.reshape(t, (n, 1)), np.reshape(state, (n, self.order * self.dimension)))
         return program(columns, member, self._leaves)
 
@@ -211,7 +181,7 @@ def _stages(values: Callable, order: int, dimension: int, nodes: np.ndarray, wei
     """The stages of an explicit step from one row (t, h, state, f there): k (S + 1, order D)."""
     size, count = order * dimension, len(nodes)
 
-    def formula(row: jax.Array, leaves: list | None) -> tuple:
+    def formula(row: jax.Array, leaves: list) -> tuple:
         c, W = jnp.asarray(nodes), jnp.asarray(weights)
         t, h, state = row[0], row[1], row[2 : 2 + size]
 
@@ -231,38 +201,18 @@ def _stages(values: Callable, order: int, dimension: int, nodes: np.ndarray, wei
 def _formula(what: str, get: Callable, order: int, dimension: int, tree: Any, real: tuple[bool, ...]) -> Callable:
     """For one row (t, y, ...) and the parameters of its member: a tuple of outputs."""
 
-    def arguments(t: jax.Array, state: jax.Array, leaves: list | None) -> tuple:
-        without = tree == jax.tree.structure(None)
-        return t, *state, *(() if without else (jax.tree.unflatten(tree, leaves or []),))
+    def called(f: Callable, t: jax.Array, state: jax.Array, leaves: list) -> jax.Array:
+        args = () if tree == jax.tree.structure(None) else (jax.tree.unflatten(tree, leaves),)
+        return jnp.asarray(f(t, *state, *args), float)
 
     def field(*row: Any) -> jax.Array:
-        return jnp.asarray(get()(*arguments(*row)), float)
+        return called(get(), *row)
 
     def jacobian(*row: Any) -> jax.Array:
-        given = hasattr(get(), "jacobian")
-        J = get().jacobian(*arguments(*row)) if given else jax.jacfwd(field, argnums=1)(*row)
-        return jnp.swapaxes(J, 0, 1)
+        given = getattr(get(), "jacobian", None)
+        return jax.jacfwd(field, argnums=1)(*row) if given is None else called(given, *row)
 
-    def by_first(t: jax.Array, state: jax.Array, leaves: list) -> jax.Array:
-        return jax.jacfwd(lambda first: field(t, state, [first, *leaves[1:]]))(leaves[0])
-
-    def by_args(t: jax.Array, state: jax.Array, leaves: list) -> tuple:
-        def of_real(wanted: list) -> jax.Array:
-            given = iter(wanted)
-            return field(t, state, [next(given) if r else x for r, x in both(real, leaves)])
-
-        wanted = [leaf for r, leaf in both(real, leaves) if r]
-        few = sum(leaf.size for leaf in wanted) <= dimension
-        return tuple((jax.jacfwd if few else jax.jacrev)(of_real)(wanted))
-
-    both = partial(zip, strict=True)
-    outputs: dict[str, Callable] = {
-        "values": lambda *row: (field(*row),),
-        "jacobians": lambda *row: (jacobian(*row),),
-        "both": lambda *row: (field(*row), jacobian(*row)),
-        "by_args": by_args,
-        "linearised": lambda *row: (field(*row), jacobian(*row), by_first(*row)),
-    }
+    outputs = formulas.of_field(jax, field, real, jacobian)
     return lambda row, leaves: outputs[what](row[0], row[1:].reshape(order, dimension), leaves)
 
 
@@ -270,13 +220,13 @@ class JaxRowFunction(RowFunction):
     """A map x (D,) -> array of one point."""
 
     def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
-        self.f, self.dimension, self.out_shape = f, dimension, out_shape
+        super().__init__(f, dimension, out_shape)
         self._memory = memory_of(f)
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         memory, D, numbers = self._memory, self.dimension, max(1, int(np.prod(self.out_shape)))
         program = memory.note((what, D), lambda: Program(_row_formula(what, memory, D), numbers))
-        return program(columns, None, [])
+        return program(columns)
 
 
 def _row_formula(what: str, memory: Memory, dimension: int) -> Callable:
@@ -307,7 +257,7 @@ def mixed_derivatives(k: Callable, highest: int, s: np.ndarray, t: np.ndarray) -
             row = jax.grad(row, 0)
         return Program(lambda row, _: tuple(entry(*row) for entry in table))
 
-    return list(memory.note(("mixed derivatives", highest), make)((s, t), None, []))
+    return list(memory.note(("mixed derivatives", highest), make)((s, t)))
 
 
 def at_points(function: Callable, *points: Any, result: str = "d,d") -> jax.Array:
@@ -322,11 +272,6 @@ def at_points(function: Callable, *points: Any, result: str = "d,d") -> jax.Arra
     return jnp.vectorize(function, signature=f"{inputs}->({result})")(*arrays)
 
 
-def solve(metric: Any, x: Any, p: Any) -> jax.Array:
-    """M(x)^-1 p."""
-    return at_points(lambda x, p: jnp.linalg.solve(metric(x), p), x, p, result="d")
-
-
 def traced_acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> jax.Array:
     """c'' of the geodesic with c = x and c' = v, or what Eq. 2 prints for it."""
     of_metric = formulas.of_metric(jax, metric)
@@ -336,11 +281,6 @@ def traced_acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> j
         return jnp.linalg.solve(metric(x), force)
 
     return at_points(one, x, v, result="d")
-
-
-def slopes(metric: Any, x: Any) -> jax.Array:
-    """d M_ij / d x_k, [i, j, k], at one point."""
-    return jax.jacfwd(metric)(x)
 
 
 def pulled_back(f: Any, x: Any, form: Form) -> tuple[jax.Array, int]:

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from probgeo.functions import formulas
-from probgeo.functions.field import Field
+from probgeo.functions.field import FunctionField
 from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
 from probgeo.functions.torch_layers import Layer, jets, layers_of, shortened
-from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
+from probgeo.functions.trees import leaves_of, rebuilt
 
 # Forward derivatives have one level for all threads, and a module lends out its parameters while it
 # is called with others: without the lock, decoders failed on two threads, now and then.
@@ -97,69 +97,33 @@ def _to_numpy(out: torch.Tensor) -> np.ndarray:
     return np.array(out.detach().cpu().numpy(), dtype=np.float64, order="C")
 
 
-class TorchField(Field):
-    """A right-hand side f(t, y[, dy][, args]) of rows.
-
-    `args` is a tree of arrays with one row a member.
-    """
+class TorchField(FunctionField):
+    """A right-hand side of rows."""
 
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
-        self.f, self.order, self.dimension = f, order, dimension
+        super().__init__(f, order, dimension, args)
         self._rows = _Rows(f)
-        self._tree, self._leaves = args, leaves_of(args)
-        self.n_parameters = n_real(self._leaves)
 
-    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._run(lambda *row: (self._at(*row),), t, state, member)[0]
+    def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
+        def at_row(t: torch.Tensor, state: torch.Tensor, leaves: list[torch.Tensor]) -> torch.Tensor:
+            return self._at(t[None], state[None], *(leaf[None] for leaf in leaves))[0]
 
-    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._run(self._jacobians, t, state, member)[0]
+        def formula(t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
+            return formulas.of_field(torch.func, at_row, self._real)[what](t, state, list(leaves))
 
-    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
-        return list(self._run(self._by_args, t, state, member))
-
-    def _run(self, formula: Callable, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
-        rows = (np.asarray(t, dtype=float), np.asarray(state, dtype=float))
-        return self._rows.run(formula, *rows, *(leaf[member] for leaf in self._leaves))
+        rows = (np.asarray(t, dtype=float), np.asarray(state, dtype=float), *(leaf[member] for leaf in self._leaves))
+        return self._rows.run((lambda *row: (self._at(*row),)) if what == "values" else torch.func.vmap(formula), *rows)
 
     def _at(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
         args = () if self._tree is None else (rebuilt(self._tree, list(leaves)),)
         return self._rows.f(t, *state.unbind(1), *args)
-
-    def _jacobians(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
-        flat = state.reshape(len(t), -1)
-        columns = _directional(lambda y: self._at(t, y.reshape(state.shape), *leaves), flat)
-        J = columns.reshape(self.order, self.dimension, len(t), self.dimension)
-        return (J.permute(2, 0, 3, 1),)
-
-    def _by_args(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
-        found = []
-        for k, leaf in enumerate(leaves):
-            if not is_real(self._leaves[k]):
-                continue
-
-            def at(y: torch.Tensor, k: int = k, shape: tuple = leaf.shape) -> torch.Tensor:
-                return self._at(t, state, *leaves[:k], y.reshape(shape), *leaves[k + 1 :])
-
-            columns = _directional(at, leaf.reshape(len(t), -1))
-            found.append(columns.permute(1, 2, 0).reshape(len(t), self.dimension, *leaf.shape[1:]))
-        return tuple(found)
-
-
-def _directional(function: Callable, x: torch.Tensor) -> torch.Tensor:
-    """Derivatives of a function of rows x (n, K), each by itself, by each column: (K, n, D)."""
-
-    def along(direction: torch.Tensor) -> torch.Tensor:
-        return torch.func.jvp(function, (x,), (direction.expand_as(x),))[1]
-
-    return torch.func.vmap(along)(torch.eye(x.shape[1], dtype=x.dtype, device=x.device))
 
 
 class TorchRowFunction(RowFunction):
     """A map x (n, D) -> (n, ...) of rows."""
 
     def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
-        self.f, self.dimension, self.out_shape = f, dimension, out_shape
+        super().__init__(f, dimension, out_shape)
         self._rows = _Rows(f, int(np.prod(out_shape)))
         layers = layers_of(f)
         self._layers = None if layers is None else shortened(layers)

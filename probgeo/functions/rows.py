@@ -32,22 +32,24 @@ def pair_numbers(dimension: int) -> np.ndarray:
 
 
 class RowFunction(ABC):
-    """A map x (D,) -> array of shape `out_shape`, at many rows.
+    """A map x (D,) -> array of shape `out_shape`, at many rows, and the metric M that it stands for.
 
-    The methods that take a `form` treat it as one of three quadratic forms: "metric" if it returns
-    M(x) (D, D) itself; "decoder" if M = J'J with J its Jacobian; "gaussian" if it returns means
-    and logarithms of standard deviations (2, ...) of normal distributions, and M is Fisher's.
+    `form` says which: "metric" if it returns M(x) (D, D) itself; "decoder" if M = J'J with J its Jacobian; "gaussian"
+    if it returns means and logarithms of standard deviations (2, ...) of normal distributions, and M is Fisher's.
+    The methods of metrics are those of `probgeo.metrics.Metric`.
 
     Attributes
     ----------
     dimension : D
     out_shape : shape of its value at one point
-    precision : spacing, next to one, of the numbers that it computes with
+    spacing : of the numbers, next to one, that it computes with
     """
 
-    dimension: int
-    precision: float = 2.0**-52
-    out_shape: tuple[int, ...]
+    form: Form = "metric"
+    spacing: float = 2.0**-52
+
+    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
+        self.f, self.dimension, self.out_shape = f, dimension, out_shape
 
     @abstractmethod
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -62,41 +64,31 @@ class RowFunction(ABC):
         value, gradient, hessian = self._run("scalar terms", x)
         return value, gradient, hessian
 
-    def tensors(self, x: np.ndarray, form: Form = "metric") -> np.ndarray:
-        """M(x): (n, D, D)."""
-        return self._run(f"{form} tensor", x)[0]
+    def tensors_at(self, x: np.ndarray) -> np.ndarray:
+        return self._run(f"{self.form} tensor", x)[0]
 
-    def energies(self, x: np.ndarray, v: np.ndarray, form: Form = "metric") -> np.ndarray:
-        """L(x, v): (n,)."""
-        return self._run(f"{form} energy", x, v)[0]
+    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return self._run(f"{self.form} energy", x, v)[0]
 
-    def energy_terms(
-        self, x: np.ndarray, v: np.ndarray, second: bool = True, form: Form = "metric"
-    ) -> tuple[np.ndarray, ...]:
-        """L(x, v) (n,), its gradients by x and by v (n, D), the blocks xx, xv, vv (n, D, D).
-
-        xv[i, j] = d^2 L / dx_i dv_j, and vv = M(x). Blocks are empty, (0, D, D), unless `second`.
-        """
+    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> tuple[np.ndarray, ...]:
         if second:
-            return self._run(f"{form} terms", x, v)
+            return self._run(f"{self.form} terms", x, v)
         empty = np.empty((3, 0, self.dimension, self.dimension))
-        return (*self._run(f"{form} gradient", x, v), *empty)
+        return (*self._run(f"{self.form} gradient", x, v), *empty)
 
-    def products(self, x: np.ndarray) -> np.ndarray:
-        """Inner products (n, K, K) of all first and second derivatives of a decoder.
-
-        First the D columns of its Jacobian, then f''(e_i, e_j) with i >= j, see `pair_numbers`.
-        """
-        return self._run("decoder products", x)[0]
-
-    def forces(self, x: np.ndarray, v: np.ndarray, form: Form = "metric") -> tuple[np.ndarray, np.ndarray]:
-        """F(x, v) = dL/dx - (d^2 L / dv dx) v, (n, D), and M(x); geodesics have c'' = M^-1 F."""
-        force, tensor = self._run(f"{form} force", x, v)
+    def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        force, tensor = self._run(f"{self.form} force", x, v)
         return force, tensor
 
-    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray, form: Form = "metric") -> np.ndarray:
-        """Derivatives of F(x, v) - M(x) a by x and by v at fixed a: (n, 2, D, D).
+    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
+        return np.stack(self._run(f"{self.form} force jacobian", x, v, a), axis=1)
 
-        M^-1 times that are the derivatives of the acceleration a = M^-1 F.
-        """
-        return np.stack(self._run(f"{form} force jacobian", x, v, a), axis=1)
+    def is_pulled_back(self, dimension: int) -> bool:
+        # there are D^2 second derivatives of a decoder; third ones take some 6 D passes through it
+        return self.form == "decoder" and dimension <= 6
+
+    def products(self, x: np.ndarray) -> np.ndarray:
+        return self._run("decoder products", x)[0]
+
+    def precision(self, dimension: int) -> float:
+        return self.spacing

@@ -16,11 +16,12 @@ import numpy as np
 
 from probgeo._checks import as_float_array, as_whole_number, is_traced
 from probgeo.metrics.base import array_module
-from probgeo.metrics.conformal import ConformallyFlat, ScaleTerms
+from probgeo.metrics.conformal import Rescaled
+from probgeo.metrics.flat import Flat
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class Chart(ConformallyFlat):
+class Chart(Rescaled):
     """Coordinates x (..., D) of a space of constant curvature; leading axes are a batch.
 
     Outside of the chart the metric is NaN.
@@ -32,6 +33,7 @@ class Chart(ConformallyFlat):
 
     dimension: int = 2
 
+    base = Flat()  # the identity
     curvature: ClassVar[int]
 
     def __init__(self, dimension: int = 2) -> None:
@@ -133,10 +135,13 @@ class _Ball(Chart):
         inside = 1.0 + self.curvature * xp.sum(xp.asarray(x) ** 2, axis=-1)
         return xp.where(inside > 0.0, 4.0 / xp.where(inside > 0.0, inside, 1.0) ** 2, np.nan)
 
-    def _scale_terms(self, x: np.ndarray) -> ScaleTerms:
-        u = 1.0 + self.curvature * np.sum(x**2, axis=1)
-        slope = -4.0 * self.curvature / u
-        return ScaleTerms(self.scale(x), x, slope, 24.0 / u**2, slope)
+    def _scale_terms(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        s = self.scale(x)
+        slope = (-2.0 * self.curvature * s * np.sqrt(s))[:, None]
+        Hs = (6.0 * s * s)[:, None, None] * (x[:, :, None] * x[:, None, :])
+        diagonal = np.arange(x.shape[1])
+        Hs[:, diagonal, diagonal] += slope
+        return s, slope * x, Hs
 
     def embed(self, x: Any) -> Any:
         xp = array_module(x)
@@ -209,12 +214,10 @@ class HalfPlane(Chart):
         height = xp.asarray(x)[..., -1]
         return xp.where(height > 0.0, 1.0 / xp.where(height > 0.0, height, 1.0) ** 2, np.nan)
 
-    def _scale_terms(self, x: np.ndarray) -> ScaleTerms:
-        up = np.zeros(x.shape)
-        up[:, -1] = 1.0
-        with np.errstate(divide="ignore"):
-            inverse = 1.0 / x[:, -1]
-        return ScaleTerms(self.scale(x), up, np.zeros(len(x)), 6.0 * inverse**2, -2.0 * inverse)
+    def _scale_terms(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        s, up = self.scale(x)[:, None], np.eye(x.shape[1])[-1]
+        slope = -2.0 * s * np.sqrt(s) * up
+        return s[:, 0], slope, (6.0 * s * s)[:, :, None] * np.outer(up, up)
 
     def contains(self, x: Any) -> Any:
         return array_module(x).asarray(x)[..., -1] > 0.0

@@ -83,7 +83,7 @@ def check_metric(metric: Any, X: Any) -> MetricReport:
 
 def _look(metric: Metric, x: np.ndarray) -> tuple[np.ndarray, ...]:
     """Condition, smallest eigenvalue, and whether M(x) is finite, symmetric and definite."""
-    tensors = metric._rows(x).tensors(x) if is_function(metric) else metric.tensors_at(x)
+    tensors = metric._rows(x).tensors_at(x) if is_function(metric) else metric.tensors_at(x)
     finite = np.isfinite(tensors).all(axis=(1, 2))
     usable = np.where(finite[:, None, None], tensors, np.eye(x.shape[1]))
     _, symmetric = asymmetry(usable)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.metrics.base import ByLoop, constant
+from probgeo.metrics.base import ByLoop, array_module, constant
 from probgeo.metrics.inputs import as_points
 from probgeo.metrics.loops import EnergyTerms, filled, kernel_terms
 
@@ -54,7 +54,8 @@ class LocalCovariance(ByLoop):
         """The entries M_dd (..., D) at x (..., D)."""
         return np.diagonal(self(x), axis1=-2, axis2=-1)
 
-    def _formula(self, x: Any, xp: Any) -> Any:
+    def _in_jax(self, x: Any) -> Any:
+        xp = array_module(x)
         squares = (constant(self.X, x) - x[..., None, :]) ** 2
         weights = xp.exp(-0.5 * xp.sum(squares, axis=-1) / self.sigma**2)
         entries = 1.0 / (xp.einsum("...n,...nd->...d", weights, squares) + self.rho)

@@ -342,7 +342,7 @@ def local_force_jacobians(
     rho: float,
     J: np.ndarray,
 ) -> None:
-    """Derivatives of the force F(x, v) - M(x) a at fixed a = c'', (n, D, 2 D): by x, then by v.
+    """Derivatives J (n, 2, D, D) of the force F(x, v) - M(x) a at fixed a: by x, then by v.
 
     With r_k = w_k c_k' v and t = sum r_k c_k - rho M v, the second derivatives above and
 
@@ -395,9 +395,9 @@ def local_force_jacobians(
             rise = 0.5 * w[a] * (q[a] - qbar)
             for i in range(D):
                 for j in range(D):
-                    J[n, i, j] += (
+                    J[n, 0, i, j] += (
                         rise * (c[a, i] * c[a, j] - rho * tensors[k, i, j])
                         - p[a, i] * (r[a] * c[a, j] - w[a] * (rho * p[a, j] + turn[j]))
                         - w[a] * Ma[a, i] * c[a, j]
                     )
-                    J[n, i, D + j] += w[a] * (c[a, i] * p[a, j] - p[a, i] * c[a, j]) - r[a] * tensors[k, i, j]
+                    J[n, 1, i, j] += w[a] * (c[a, i] * p[a, j] - p[a, i] * c[a, j]) - r[a] * tensors[k, i, j]

@@ -160,7 +160,7 @@ def test_chains_of_torch_layers_are_differentiated_as_torch_does():
         assert layers_of(net) is not None
         doubled = net.double()
         chain, whole = (metrics.Pullback(f) for f in (doubled, lambda z, f=doubled: f(z)))
-        assert whole._functions(ROWS[0])[0]._layers is None
+        assert whole._parts(ROWS[0])[0]._layers is None
         assert_near(chain.accelerations(*ROWS), whole.accelerations(*ROWS), 1e-9)
         for method in ("newton_terms", "energy_terms"):
             for one, other in zip(getattr(chain, method)(*ROWS), getattr(whole, method)(*ROWS), strict=True):
