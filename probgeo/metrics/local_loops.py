@@ -250,13 +250,20 @@ def local_terms_by_blocks(
                 if level == FORCE:
                     for i in range(D):
                         first[0, n, i] -= rate * p[a, i]
-            if level == SECOND:
+            if level == SECOND and A > 8:  # for fewer, BLAS takes up to twice as long as plain loops
                 np.dot(wc[:A].T, p[:A], second[2, n])
-                if A > 1:
-                    np.dot(rc[:A].T, c[:A], outer)
+                np.dot(rc[:A].T, c[:A], outer)
+                for i in range(D):
+                    for j in range(D):
+                        second[1, n, i, j] += outer[i, j]
+            elif level == SECOND:
+                second[2, n] = 0.0
+                for a in range(A):
                     for i in range(D):
                         for j in range(D):
-                            second[1, n, i, j] += outer[i, j]
+                            second[2, n, i, j] += wc[a, i] * p[a, j]
+                        for j in range(D):
+                            second[1, n, i, j] += rc[a, i] * c[a, j]
 
 
 @loop
