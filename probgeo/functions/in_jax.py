@@ -4,6 +4,7 @@ A program is compiled once for a function, a formula and a number of rows, which
 programs serve all numbers of rows. Numbers are float64 inside, whatever JAX is set to outside.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -15,7 +16,7 @@ import numpy as np
 
 from probgeo.functions import formulas
 from probgeo.functions.field import FunctionField
-from probgeo.functions.memory import Memory, memory_of
+from probgeo.functions.memory import memory_of
 from probgeo.functions.rows import AT_ONCE, Form, RowFunction, in_blocks
 from probgeo.functions.trees import leaves_of, rebuilt
 
@@ -219,24 +220,22 @@ def _formula(what: str, get: Callable, order: int, dimension: int, tree: Any, re
 class JaxRowFunction(RowFunction):
     """A map x (D,) -> array of one point."""
 
-    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
-        super().__init__(f, dimension, out_shape)
-        self._memory = memory_of(f)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._memory = memory_of(self.f)
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-        memory, D, numbers = self._memory, self.dimension, max(1, int(np.prod(self.out_shape)))
-        program = memory.note((what, D), lambda: Program(_row_formula(what, memory, D), numbers))
-        return program(columns)
+        memory, after, D, numbers = self._memory, self.after, self.dimension, max(1, math.prod(self.out_shape))
 
+        def function(x: jax.Array) -> jax.Array:  # without a reference to self, and so to f
+            value = memory.function()(x)
+            return jnp.asarray(value if after is None else after(value), x.dtype)
 
-def _row_formula(what: str, memory: Memory, dimension: int) -> Callable:
-    """For one row of points side by side: a tuple of outputs."""
+        def make() -> Program:
+            formula = formulas.formula(what, jax, function)
+            return Program(lambda row, _: formula(*row.reshape(-1, D)), numbers)
 
-    def function(x: jax.Array) -> jax.Array:
-        return jnp.asarray(memory.function()(x), x.dtype)
-
-    formula = formulas.formula(what, jax, function)
-    return lambda row, _: formula(*row.reshape(-1, dimension))
+        return memory.note((what, D, after), make)(columns)
 
 
 def mixed_derivatives(k: Callable, highest: int, s: np.ndarray, t: np.ndarray) -> list[np.ndarray]:

@@ -95,7 +95,7 @@ class NumpyRowFunction(RowFunction):
     def _values(self, x: np.ndarray) -> np.ndarray:
         if not len(x):
             return np.empty((0, *self.out_shape))
-        return _as_floats(self.f(x))
+        return _as_floats(self.f(x) if self.after is None else self.after(self.f(x)))
 
 
 def _second(f: Callable, x: np.ndarray) -> np.ndarray:

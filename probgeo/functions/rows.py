@@ -35,21 +35,23 @@ class RowFunction(ABC):
     """A map x (D,) -> array of shape `out_shape`, at many rows, and the metric M that it stands for.
 
     `form` says which: "metric" if it returns M(x) (D, D) itself; "decoder" if M = J'J with J its Jacobian; "gaussian"
-    if it returns means and logarithms of standard deviations (2, ...) of normal distributions, and M is Fisher's.
-    The methods of metrics are those of `probgeo.metrics.Metric`.
+    if it returns means and standard deviations (2, ...) of normal distributions, and M is Fisher's. The methods of
+    metrics are those of `probgeo.metrics.Metric`.
 
     Attributes
     ----------
     dimension : D
-    out_shape : shape of its value at one point
+    after : applied to the values of f, in whichever framework they are; `elementwise` if it says so
+    out_shape : shape of a value after that
     spacing : of the numbers, next to one, that it computes with
     """
 
     form: Form = "metric"
     spacing: float = 2.0**-52
 
-    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
-        self.f, self.dimension, self.out_shape = f, dimension, out_shape
+    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...], after: Callable | None = None) -> None:
+        self.f, self.dimension, self.after = f, dimension, after
+        self.out_shape = out_shape if after is None else np.shape(after(np.ones(out_shape)))
 
     @abstractmethod
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -25,7 +25,7 @@ from probgeo.metrics.inputs import asymmetry, unwrapped
 from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_jacobians, solve_vectors
 
 # attributes that hold what was worked out from the others: compiled functions, rearranged tensors
-CACHED = ("_by_dimension", "_few", "_full", "_is_checked", "_landmarks", "_pulled_back")
+CACHED = ("_by_dimension", "_few", "_full", "_is_checked", "_landmarks")
 
 
 class Metric(ABC):

@@ -1,19 +1,64 @@
-"""The metric that a decoder pulls back from the space it maps to."""
+"""The metric that a decoder pulls back from the space it maps to.
+
+Of distributions it is that of Fisher and Rao. Bernoulli's, dp^2 / (p (1 - p)), is that of the angle 2 arcsin sqrt(p), so
+that lengths are those of decoded angles. Normal distributions are curved (half-planes of Lobachevsky) and have a form
+of their own in `functions.formulas`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.functions import RowFunction, as_row_function
+from probgeo.functions import JaxFunction, RowFunction, TorchFunction, as_row_function
+from probgeo.functions.composed import Composed, Stacked, library_of
 from probgeo.functions.rows import Form
 from probgeo.metrics.base import Sum, array_module, jax_methods
-from probgeo.metrics.families import Family, pulled_back_maps
 from probgeo.metrics.flat import Flat
 from probgeo.metrics.inputs import as_function, unwrapped
+
+Family = Literal["bernoulli", "bernoulli_logits", "gaussian"]
+
+
+def angle(p: Any) -> Any:
+    """2 arcsin sqrt(p) of probabilities."""
+    xp = library_of(p)
+    return 2.0 * xp.arcsin(xp.sqrt(p))
+
+
+def angle_of_logits(logits: Any) -> Any:
+    """The same, up to a constant, of log(p / (1 - p)): smooth, even where p rounds to 0 or 1."""
+    xp = library_of(logits)
+    return 2.0 * xp.arctan(xp.tanh(0.25 * logits))
+
+
+angle.elementwise = angle_of_logits.elementwise = True  # type: ignore[attr-defined]
+
+
+def pulled_back_maps(
+    family: Family | None, decoder: Callable, std: Callable | None
+) -> tuple[list[Callable], Form, Callable | None]:
+    """Functions whose metrics add up to that of the family, of what form, and what is applied to their values."""
+    if family not in (None, *get_args(Family)):
+        raise ValueError(f"family must be one of {get_args(Family)} or None, got {family!r}")
+    if family == "gaussian":
+        if std is None:
+            raise ValueError("family 'gaussian' needs std, the standard deviation, as well")
+        return [_stacked(decoder, std)], "gaussian", None
+    if family is None:
+        return [decoder] if std is None else [decoder, std], "decoder", None
+    if std is not None:
+        raise ValueError(f"family {family!r} has no standard deviation of its own: leave std out")
+    return [decoder], "decoder", angle if family == "bernoulli" else angle_of_logits
+
+
+def _stacked(*functions: Any) -> Any:
+    """One function of several; written in the framework that any of them is said to be written in."""
+    said = {type(f) for f in functions if isinstance(f, JaxFunction | TorchFunction)}
+    stacked = Stacked(tuple(unwrapped(f) if type(f) in said else f for f in functions))
+    return said.pop()(stacked) if said else stacked
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -72,8 +117,8 @@ class Pullback(Sum):
         )
         self._pulled_back  # noqa: B018 (complains about a family that does not fit)
 
-    @cached_property
-    def _pulled_back(self) -> tuple[list[Callable], Form]:
+    @property
+    def _pulled_back(self) -> tuple[list[Callable], Form, Callable | None]:
         return pulled_back_maps(self.family, self.decoder, self.std)
 
     def decode(self, x: Any) -> Any:
@@ -91,16 +136,17 @@ class Pullback(Sum):
         return np.concatenate(parts, axis=1).reshape(*points.shape[:-1], -1)
 
     def _in_jax(self, x: Any) -> Any:
-        (maps, form), D = self._pulled_back, x.shape[-1]
-        parts = [jax_methods().pulled_back(unwrapped(f), x, form) for f in maps]
+        (maps, form, after), D = self._pulled_back, x.shape[-1]
+        plain = [unwrapped(f) if after is None else Composed(unwrapped(f), after) for f in maps]
+        parts = [jax_methods().pulled_back(f, x, form) for f in plain]
         self._check_rank(sum(outputs for _, outputs in parts), D)
         return sum(M for M, _ in parts) + self.regularisation * np.eye(D)
 
     def _parts(self, x: np.ndarray) -> list[Any]:
         def make(D: int) -> list[Any]:
-            maps, form = self._pulled_back
+            maps, form, after = self._pulled_back
             named = zip(maps, ["decoder", "std"], strict=False)
-            made: list[Any] = [as_row_function(f, D, name, form=form) for f, name in named]
+            made: list[Any] = [as_row_function(f, D, name, form=form, after=after) for f, name in named]
             self._check_rank(sum(int(np.prod(f.out_shape)) for f in made), D)
             return [*made, Flat(self.regularisation * np.eye(D))] if self.regularisation else made
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
-from probgeo.functions.composed import followed_by
+from probgeo.functions.composed import Composed
 from probgeo.metrics.base import Metric, Sum, as_metric, jax_methods
 from probgeo.metrics.flat import Flat
 from probgeo.metrics.inputs import as_function, unwrapped
@@ -44,17 +44,12 @@ class ScoreMetric(Sum):
         return self.base.dimension
 
     def _in_jax(self, x: Any) -> Any:
-        return self.base(x) + jax_methods().at_points(unwrapped(self._added), x)
-
-    @property
-    def _added(self) -> Callable:
-        """x -> alpha^2 s s'."""
-        return followed_by(self.score, Outer(self.alpha))
+        added = Composed(unwrapped(self.score), Outer(self.alpha))
+        return self.base(x) + jax_methods().at_points(added, x)
 
     def _parts(self, x: np.ndarray) -> tuple[Metric | RowFunction, ...]:
         def make(D: int) -> RowFunction:
-            as_row_function(self.score, D, "score", (D,))  # errors name the user's function
-            return as_row_function(self._added, D, "score", (D, D))
+            return as_row_function(self.score, D, "score", (D,), after=Outer(self.alpha))
 
         return self.base, self._kept(x.shape[1], make)
 
