@@ -48,3 +48,15 @@ def library_of(x: Any) -> Any:
     if torch is not None and isinstance(x, torch.Tensor):
         return torch
     return jax.numpy if jax is not None and isinstance(x, jax.Array) else np
+
+
+def constant(array: np.ndarray, x: Any) -> Any:
+    """Numbers as an array of the library of x, in its precision and where it is.
+
+    For JAX a new array each time: it remembers arrays of NumPy by their identity, and mistakes one
+    that it has seen in double precision for that where it computes in single precision.
+    """
+    xp = library_of(x)
+    if xp is np:
+        return array
+    return array.astype(x.dtype) if hasattr(xp, "ndarray") else xp.as_tensor(array).to(x)

@@ -259,27 +259,23 @@ def mixed_derivatives(k: Callable, highest: int, s: np.ndarray, t: np.ndarray) -
     return list(memory.note(("mixed derivatives", highest), make)((s, t)))
 
 
-def at_points(function: Callable, *points: Any, result: str = "d,d") -> jax.Array:
-    """A function of one point, or of a few, at points (..., D); `result`: the shape of its value.
+def at_points(function: Callable, *points: Any) -> jax.Array:
+    """A function of one point, or of a few, at points (..., D), which broadcast.
 
     For tracers: this becomes a part of the user's own program, in its precision.
     """
-    arrays = [jnp.asarray(x) for x in points]
-    if all(x.ndim == 1 for x in arrays):
-        return function(*arrays)
-    inputs = ",".join("(d)" for _ in arrays)
-    return jnp.vectorize(function, signature=f"{inputs}->({result})")(*arrays)
+    *batch, D = jnp.broadcast_shapes(*(jnp.shape(x) for x in points))
+    if not batch:
+        return function(*map(jnp.asarray, points))
+    found = jax.vmap(function)(*(jnp.broadcast_to(x, (*batch, D)).reshape(-1, D) for x in points))
+    return found.reshape((*batch, *found.shape[1:]))
 
 
-def traced_acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> jax.Array:
-    """c'' of the geodesic with c = x and c' = v, or what Eq. 2 prints for it."""
+def acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> jax.Array:
+    """c'' of the geodesic with c = x and c' = v, or what Eq. 2 prints for it, at one point."""
     of_metric = formulas.of_metric(jax, metric)
-
-    def one(x: jax.Array, v: jax.Array) -> jax.Array:
-        force = -of_metric["gradient"](x, v)[1] if printed else of_metric["force"](x, v)[0]
-        return jnp.linalg.solve(metric(x), force)
-
-    return at_points(one, x, v, result="d")
+    force = -of_metric["gradient"](x, v)[1] if printed else of_metric["force"](x, v)[0]
+    return jnp.linalg.solve(metric(x), force)
 
 
 def pulled_back(f: Any, x: Any, form: Form) -> tuple[jax.Array, int]:

@@ -145,32 +145,23 @@ class Metric(ABC):
 
     def apply(self, x: Any, v: Any) -> Any:
         """M(x) v."""
-        if is_traced(x, v):
-            return jax_methods().at_points(lambda x, v: self(x) @ v, x, v, result="d")
-        x, v, shape = broadcast_rows(x, v)
-        return times(self.tensors_at(x), v).reshape(shape)
+        return at_points(lambda x, v: times(self.tensors_at(x), v), lambda x, v: self(x) @ v, x, v)
 
     def solve(self, x: Any, p: Any) -> Any:
         """M(x)^-1 p; NaN where M(x) is not positive definite."""
-        if is_traced(x, p):
-            solve = jax_methods().jnp.linalg.solve
-            return jax_methods().at_points(lambda x, p: solve(self(x), p), x, p, result="d")
-        x, p, shape = broadcast_rows(x, p)
-        return solve_vectors(self.tensors_at(x), p).reshape(shape)
+
+        def traced(x: Any, p: Any) -> Any:
+            return array_module(x).linalg.solve(self(x), p)
+
+        return at_points(lambda x, p: solve_vectors(self.tensors_at(x), p), traced, x, p)
 
     def energy(self, x: Any, v: Any) -> Any:
         """v' M(x) v, the squared speed of a curve at x with velocity v."""
-        if is_traced(x, v):
-            return jax_methods().at_points(lambda x, v: v @ self(x) @ v, x, v, result="")
-        x, v, shape = broadcast_rows(x, v)
-        return 2.0 * self.energies(x, v).reshape(shape[:-1])
+        return at_points(lambda x, v: 2.0 * self.energies(x, v), lambda x, v: v @ self(x) @ v, x, v)
 
     def acceleration(self, x: Any, v: Any) -> Any:
         """c'' of the geodesic with c = x and c' = v."""
-        if is_traced(x, v):
-            return jax_methods().traced_acceleration(self, x, v)
-        x, v, shape = broadcast_rows(x, v)
-        return self.accelerations(x, v).reshape(shape)
+        return at_points(self.accelerations, lambda x, v: jax_methods().acceleration(self, x, v), x, v)
 
     # --- metrics that are known by a function x -> M(x) alone ---------------------------------
 
@@ -217,15 +208,6 @@ def array_module(x: Any) -> Any:
     if jax is not None and isinstance(x, jax.Array):
         return jax.numpy
     return np
-
-
-def constant(array: np.ndarray, x: Any) -> np.ndarray:
-    """Numbers of a metric in the precision of x.
-
-    For JAX a new array each time: it remembers arrays of NumPy by their identity, and mistakes one
-    that it has seen in double precision for that where it computes in single precision.
-    """
-    return array if array_module(x) is np else array.astype(x.dtype)
 
 
 class OfPoints(Metric):
@@ -382,14 +364,16 @@ def is_function(metric: Metric) -> bool:
     return type(metric).tensors_at is Metric.tensors_at
 
 
-def broadcast_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """x and v, which broadcast, as rows (n, D), and the shape they had."""
+def at_points(of_rows: Callable, traced: Callable, x: Any, v: Any) -> Any:
+    """A function of points and vectors (..., D), which broadcast: `of_rows` (n, D), or `traced` of one for JAX."""
+    if is_traced(x, v):
+        return jax_methods().at_points(traced, x, v)
     x, v = np.asarray(x, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if x.ndim == 0 or v.ndim == 0 or x.shape[-1] != v.shape[-1]:
         raise ValueError(f"x and v must have shape (..., D) of one size D, got {x.shape}, {v.shape}")
-    shape = np.broadcast_shapes(x.shape, v.shape)
-    x, v = (np.array(np.broadcast_to(y, shape)).reshape(-1, shape[-1]) for y in (x, v))
-    return x, v, shape
+    *batch, D = np.broadcast_shapes(x.shape, v.shape)
+    found = of_rows(*(np.array(np.broadcast_to(y, (*batch, D))).reshape(-1, D) for y in (x, v)))
+    return found.reshape((*batch, *found.shape[1:]))
 
 
 def jax_methods() -> Any:

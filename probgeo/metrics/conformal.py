@@ -97,7 +97,7 @@ class Conformal(Rescaled):
     def scale(self, x: Any) -> Any:
         """The positive factor (...,) at x (..., D)."""
         if array_module(x) is not np:
-            return jax_methods().at_points(unwrapped(self.factor), x, result="")
+            return jax_methods().at_points(unwrapped(self.factor), x)
         points = np.asarray(x, dtype=np.float64)
         rows = points.reshape(-1, points.shape[-1])
         return self._factor(rows).values(rows).reshape(points.shape[:-1])

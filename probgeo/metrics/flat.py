@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_float_array
-from probgeo.metrics.base import OfPoints, array_module, constant
+from probgeo.functions.composed import constant
+from probgeo.metrics.base import OfPoints, array_module
 from probgeo.metrics.inputs import check_tensor
 from probgeo.metrics.loops import EnergyTerms
 

@@ -139,26 +139,27 @@ class _Problem:
             rows, columns = np.nonzero(far < 1.0 + d.max(axis=1, keepdims=True))
             found.append((rows + start) * N + columns)
         if activate:
-            self._activate(np.concatenate(found))
+            self.pairs = np.union1d(self.pairs, np.concatenate(found))
+            anchors, impostors = np.divmod(self.pairs, N)
+            self.squares = (self.X[self.anchors[anchors]] - self.X[impostors]) ** 2
         return total
 
-    def _activate(self, pairs: np.ndarray) -> None:
-        new = np.setdiff1d(pairs, self.pairs, assume_unique=True)
-        anchors, impostors = np.divmod(new, len(self.X))
-        squares = (self.X[self.anchors[anchors]] - self.X[impostors]) ** 2
-        self.pairs = np.concatenate([self.pairs, new])
-        self.squares = np.concatenate([self.squares, squares])
-
-    def rounded(self, w: np.ndarray, width: float) -> tuple[float, np.ndarray, float]:
-        """The active part of F with rounded hinges, its gradient, and mu times all slopes."""
-        anchors = self.pairs // len(self.X)
-        near = self.targets @ w
-        hinges = 1.0 + near[anchors] - (self.squares @ w)[:, None]  # (P, n_neighbors)
-        slopes = np.clip(hinges / width, 0.0, 1.0)
+    def rounded(self, w: np.ndarray, width: float) -> tuple[float, np.ndarray]:
+        """The active part of F with hinges that are rounded over a width, and its gradient."""
+        hinges, slopes = self._hinges(w, width)
         value = self.pull @ w + self.mu * np.sum(slopes * (hinges - 0.5 * width * slopes))
-        counts = np.stack([np.bincount(anchors, column, len(near)) for column in slopes.T], axis=1)
-        push = np.tensordot(counts, self.targets, axes=2) - slopes.sum(axis=1) @ self.squares
-        return float(value), self.pull + self.mu * push, self.mu * float(slopes.sum())
+        return float(value), self.pull + self._push(slopes)
+
+    def _hinges(self, w: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the active pairs (P, n_neighbors), and their slopes."""
+        hinges = 1.0 + (self.targets @ w)[self.pairs // len(self.X)] - (self.squares @ w)[:, None]
+        return hinges, np.clip(hinges / width, 0.0, 1.0)
+
+    def _push(self, slopes: np.ndarray) -> np.ndarray:
+        """mu times the gradient (D,) of the hinges, weighted by slopes."""
+        anchors = self.pairs // len(self.X)
+        counts = np.stack([np.bincount(anchors, column, len(self.anchors)) for column in slopes.T], axis=1)
+        return self.mu * (np.tensordot(counts, self.targets, axes=2) - slopes.sum(axis=1) @ self.squares)
 
     def lower_bound(self, w: np.ndarray, width: float, least: np.ndarray) -> float:
         """A bound on F from below, by duality.
@@ -167,53 +168,35 @@ class _Problem:
         nowhere larger, gradient . w + mu sum(slopes). If its gradient is nowhere negative, its
         least value is at the floor; the slopes of the rounded hinges are shrunk until that holds.
         """
-        _, gradient, constant = self.rounded(w, width)
-        negative = gradient < 0.0
-        pull, push = self.pull, gradient - self.pull
-        shrink = np.min(pull[negative] / -push[negative], initial=1.0)
-        return float((pull + shrink * push) @ least + shrink * constant)
+        slopes = self._hinges(w, width)[1]
+        push = self._push(slopes)
+        negative = self.pull + push < 0.0
+        shrink = np.min(self.pull[negative] / -push[negative], initial=1.0)
+        return float((self.pull + shrink * push) @ least + shrink * self.mu * slopes.sum())
 
 
 def _minimise(problem: _Problem, least: np.ndarray, tolerance: float, rounds: int) -> LMNNFit:
-    w, width = _best_multiple(problem, least), 1.0
-    best, best_w, bound = problem.objective(w, activate=True), w, 0.0
-    history = [best]
-    for _ in range(rounds):
-        w = _minimise_rounded(problem, w, width, least)
+    from scipy.optimize import minimize, minimize_scalar  # slow to import, and needed only here
+
+    # equal weights of the best size: with weights too small, everyone is an impostor
+    equal = minimize_scalar(
+        lambda size: problem.objective(np.exp(size) + least), bracket=(0.0, 2.0), options={"xtol": 1e-2}
+    )
+    best = w = np.exp(equal.x) + least
+    history = [problem.objective(w, activate=True)]
+    # to round-off: the lower bound is as good as the gradient is small
+    options: Any = {"maxiter": 2000, "maxfun": 2000, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9}
+    bounds, bound, width, converged = [(low, None) for low in least], 0.0, 1.0, False
+    while len(history) <= rounds and not converged:
+        w = minimize(problem.rounded, w, width, "L-BFGS-B", jac=True, bounds=bounds, options=options).x
         # fewer triplets than all make F smaller, so the bound holds for all of them
         bound = max(bound, problem.lower_bound(w, width, least))
         value = problem.objective(w, activate=True)
-        if value < best:
-            best, best_w = value, w
-        history.append(best)
-        if best - bound <= tolerance * best:
-            return LMNNFit(best_w, best, bound, np.array(history), True)
+        best = w if value < history[-1] else best
+        history.append(min(value, history[-1]))
+        converged = history[-1] - bound <= tolerance * history[-1]
         width *= 0.2  # with 0.1 or 0.4 it takes 3-4 or 6-8 rounds instead of 4-5, and as long
-    return LMNNFit(best_w, best, bound, np.array(history), False)
-
-
-def _best_multiple(problem: _Problem, least: np.ndarray) -> np.ndarray:
-    """Equal weights of the best size: with weights too small, everyone is an impostor."""
-    from scipy.optimize import minimize_scalar  # slow to import, and needed only here
-
-    size = minimize_scalar(
-        lambda log_size: problem.objective(np.exp(log_size) + least), bracket=(0.0, 2.0), options={"xtol": 1e-2}
-    ).x
-    return np.exp(size) + least
-
-
-def _minimise_rounded(problem: _Problem, w: np.ndarray, width: float, least: np.ndarray) -> np.ndarray:
-    from scipy.optimize import minimize  # slow to import, and needed only here
-
-    return minimize(
-        lambda u: problem.rounded(u, width)[:2],
-        w,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(low, None) for low in least],
-        # to round-off: the lower bound is as good as the gradient is small
-        options={"maxiter": 2000, "maxfun": 2000, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9},
-    ).x
+    return LMNNFit(best, history[-1], bound, np.array(history), converged)
 
 
 def _nearest(X: np.ndarray, labels: np.ndarray, i: int, count: int) -> np.ndarray:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive
+from probgeo.functions.composed import constant
 from probgeo.functions.rows import AT_ONCE
 from probgeo.metrics import local_loops
-from probgeo.metrics.base import ByLoop, array_module, constant
+from probgeo.metrics.base import ByLoop, array_module
 from probgeo.metrics.inputs import as_points, as_tensors
 from probgeo.metrics.loops import EnergyTerms, filled
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.metrics.base import ByLoop, array_module, constant
+from probgeo.functions.composed import constant
+from probgeo.metrics.base import ByLoop, array_module
 from probgeo.metrics.inputs import as_points
 from probgeo.metrics.loops import EnergyTerms, filled, kernel_terms
 

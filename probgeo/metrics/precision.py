@@ -7,7 +7,7 @@ import numpy as np
 
 from probgeo._checks import as_float_array, as_positive, as_whole_number
 from probgeo._repr import described
-from probgeo.functions.composed import library_of
+from probgeo.functions.composed import constant, library_of
 from probgeo.metrics.inputs import as_distinct_points
 
 
@@ -49,19 +49,9 @@ class RadialPrecision:
         xp = library_of(z)
         if xp is np:
             z = np.asarray(z, dtype=np.float64)
-        numbers = (_like(x, z, xp) for x in (self.centers, self.widths, self.weights, self.floor))
+        numbers = (constant(x, z) for x in (self.centers, self.widths, self.weights, self.floor))
         centers, widths, weights, floor = numbers
         return (_units(z, centers, widths, xp) @ weights + floor) ** -0.5
-
-
-def _like(array: np.ndarray, z: Any, xp: Any) -> Any:
-    """An array of the library of z, in its precision and where it is.
-
-    For JAX a new one each time, see `constant`.
-    """
-    if xp is np:
-        return array
-    return array.astype(z.dtype) if hasattr(xp, "ndarray") else xp.as_tensor(array).to(z)
 
 
 def _units(z: Any, centers: Any, widths: Any, xp: Any) -> Any:
