@@ -31,6 +31,12 @@ def pair_numbers(dimension: int) -> np.ndarray:
     return number
 
 
+def asymmetry(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How much entries (..., D, D) differ from those across, and whether round-off explains it."""
+    gap = np.abs(M - M.swapaxes(-1, -2)).max(axis=(-1, -2))
+    return gap, ~(gap > 1e-9 * np.abs(M).max(axis=(-1, -2)))
+
+
 class RowFunction(ABC):
     """A map x (D,) -> array of shape `out_shape`, at many rows, and the metric M that it stands for.
 
@@ -44,10 +50,12 @@ class RowFunction(ABC):
     after : applied to the values of f, in whichever framework they are; `elementwise` if it says so
     out_shape : shape of a value after that
     spacing : of the numbers, next to one, that it computes with
+    name : what errors call the metric
     """
 
     form: Form = "metric"
     spacing: float = 2.0**-52
+    name: str = ""
 
     def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...], after: Callable | None = None) -> None:
         self.f, self.dimension, self.after = f, dimension, after
@@ -67,23 +75,36 @@ class RowFunction(ABC):
         return value, gradient, hessian
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        return self._run(f"{self.form} tensor", x)[0]
+        return self._symmetric(x, self._run(f"{self.form} tensor", x)[0])
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         return self._run(f"{self.form} energy", x, v)[0]
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> tuple[np.ndarray, ...]:
-        if second:
-            return self._run(f"{self.form} terms", x, v)
-        empty = np.empty((3, 0, self.dimension, self.dimension))
-        return (*self._run(f"{self.form} gradient", x, v), *empty)
+        if not second:
+            return *self._run(f"{self.form} gradient", x, v), *np.empty((3, 0, self.dimension, self.dimension))
+        *terms, M = self._run(f"{self.form} terms", x, v)
+        return *terms, self._symmetric(x, M)
 
     def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        force, tensor = self._run(f"{self.form} force", x, v)
-        return force, tensor
+        force, M = self._run(f"{self.form} force", x, v)
+        return force, self._symmetric(x, M)
 
     def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
         return np.stack(self._run(f"{self.form} force jacobian", x, v, a), axis=1)
+
+    def _symmetric(self, x: np.ndarray, M: np.ndarray) -> np.ndarray:
+        """M at x, if it is symmetric: derivatives are those of v' M v, which sees nothing else."""
+        if self.form != "metric":
+            return M
+        gaps, symmetric = asymmetry(M)
+        if not symmetric.all():
+            n = np.argmin(symmetric)
+            raise ValueError(
+                f"the metric {self.name} must be symmetric, but at x = {x[n]} it has entries "
+                f"that differ by {gaps[n]:.3g}"
+            )
+        return M
 
     def is_pulled_back(self, dimension: int) -> bool:
         # there are D^2 second derivatives of a decoder; third ones take some 6 D passes through it

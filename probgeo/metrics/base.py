@@ -21,11 +21,11 @@ from probgeo._repr import described
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.in_numpy import derivative, times
 from probgeo.functions.rows import pair_numbers
-from probgeo.metrics.inputs import asymmetry, unwrapped
+from probgeo.metrics.inputs import unwrapped
 from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_jacobians, solve_vectors
 
 # attributes that hold what was worked out from the others: compiled functions, rearranged tensors
-CACHED = ("_by_dimension", "_few", "_full", "_is_checked", "_landmarks")
+CACHED = ("_by_dimension", "_few", "_full", "_is_checked")
 
 
 class Metric(ABC):
@@ -73,29 +73,26 @@ class Metric(ABC):
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
         """M (n, D, D) at rows x (n, D)."""
-        return self._symmetric(x, self._rows(x).tensors_at(x))
+        return self._sum("tensors_at", x)
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """L = v' M(x) v / 2 at rows x, v (n, D)."""
-        return self._rows(x).energies(x, v)
+        return self._sum("energies", x, v)
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         """L with its first and, if asked for, second derivatives at rows x, v (n, D).
 
         NaN or infinite where there is no metric.
         """
-        terms = EnergyTerms(*self._rows(x).energy_terms(x, v, second))
-        self._symmetric(x, terms.vv)
-        return terms
+        return EnergyTerms(*self._sum("energy_terms", x, v, second))
 
     def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """F = dL/dx - (d^2 L / dv dx) v (n, D) at rows x, v (n, D), and M; geodesics have M c'' = F."""
-        force, M = self._rows(x).forces(x, v)
-        return force, self._symmetric(x, M)
+        return self._sum("forces", x, v)
 
     def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
         """Derivatives (n, 2, D, D) of F(x, v) - M(x) a at fixed a (n, D): [:, 0] by x, [:, 1] by v."""
-        return self._rows(x).force_jacobians(x, v, a)
+        return self._sum("force_jacobians", x, v, a)
 
     def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
         """L and its first derivatives; second ones that make Newton's method converge.
@@ -163,36 +160,31 @@ class Metric(ABC):
         """c'' of the geodesic with c = x and c' = v."""
         return at_points(self.accelerations, lambda x, v: jax_methods().acceleration(self, x, v), x, v)
 
-    # --- metrics that are known by a function x -> M(x) alone ---------------------------------
+    # --- metrics that are known by functions, or by other metrics ------------------------------
 
-    def _rows(self, x: np.ndarray) -> RowFunction:
-        """The function, for rows (n, D)."""
+    def _parts(self, x: np.ndarray) -> Sequence[Any]:
+        """Metrics, or what `as_row_function` makes of functions, whose M add up to this one's; for rows (n, D)."""
 
         def make(D: int) -> RowFunction:
-            made = as_row_function(self._function, D, "metric", (D, D))
-            self._symmetric(x[:1], made.tensors_at(x[:1]))
+            made, function = as_row_function(self._function, D, "metric", (D, D)), unwrapped(self._function)
+            own = getattr(function, "__self__", None) is self
+            made.name = type(self).__name__ if own else getattr(function, "__qualname__", type(function).__name__)
+            made.tensors_at(x[:1])  # complains about a matrix that is not symmetric
             return made
 
-        return self._kept(x.shape[1], make)
+        return [self._kept(x.shape[1], make)]
+
+    def _sum(self, what: str, x: np.ndarray, *more: Any) -> Any:
+        first, *others = [getattr(part, what)(x, *more) for part in self._parts(x)]
+        if not others:
+            return first
+        if isinstance(first, tuple):
+            return tuple(sum(arrays) for arrays in zip(first, *others, strict=True))
+        return sum(others, start=first)
 
     @property
     def _function(self) -> Callable:
         return self.__call__
-
-    def _symmetric(self, x: np.ndarray, M: np.ndarray) -> np.ndarray:
-        """M at x, if it is symmetric: derivatives are those of v' M v, which sees nothing else."""
-        gaps, symmetric = asymmetry(M)
-        if not symmetric.all():
-            n = np.argmin(symmetric)
-            raise ValueError(
-                f"the metric {self._name} must be symmetric, but at x = {x[n]} it has entries that "
-                f"differ by {gaps[n]:.3g}"
-            )
-        return M
-
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
 
     def _kept(self, dimension: int, make: Callable[[int], Any]) -> Any:
         """What `make` has found out of the functions of a metric, for points of so many numbers."""
@@ -255,40 +247,16 @@ class ByLoop(OfPoints):
 
 
 class Sum(OfPoints):
-    """M(x) = share * (sum of the M(x) of its parts); so is all that is linear in M."""
-
-    share: float = 1.0
-
-    @abstractmethod
-    def _parts(self, x: np.ndarray) -> Sequence[Any]:
-        """Metrics, or what `as_row_function` makes of functions, for rows (n, D)."""
-
-    def _sum(self, what: str, x: np.ndarray, *more: Any) -> Any:
-        found = [getattr(part, what)(x, *more) for part in self._parts(x)]
-        if isinstance(found[0], tuple):
-            return tuple(self.share * sum(arrays) for arrays in zip(*found, strict=True))
-        return self.share * sum(found)
-
-    def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        return self._sum("tensors_at", x)
-
-    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self._sum("energies", x, v)
+    """A metric of several parts. It is pulled back if all of them are."""
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         if not second and self.is_pulled_back(x.shape[1]):
             terms = newton_terms(self.products(x), v)
             return EnergyTerms(*terms[:3], *(block[:0] for block in terms[3:]))
-        return EnergyTerms(*self._sum("energy_terms", x, v, second))
+        return super().energy_terms(x, v, second)
 
     def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
         return newton_terms(self.products(x), v) if self.is_pulled_back(x.shape[1]) else self.energy_terms(x, v)
-
-    def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._sum("forces", x, v)
-
-    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
-        return self._sum("force_jacobians", x, v, a)
 
     def products(self, x: np.ndarray) -> np.ndarray:
         return self._sum("products", x)
@@ -361,7 +329,7 @@ def check_dimension(metric: Metric, dimension: int) -> None:
 
 def is_function(metric: Metric) -> bool:
     """Whether a metric is known by `__call__` alone."""
-    return type(metric).tensors_at is Metric.tensors_at
+    return (type(metric).tensors_at, type(metric)._parts) == (Metric.tensors_at, Metric._parts)
 
 
 def at_points(of_rows: Callable, traced: Callable, x: Any, v: Any) -> Any:

@@ -60,15 +60,15 @@ class Ensemble(Sum):
     def is_flat(self) -> bool:  # type: ignore[override]
         return all(member.is_flat for member in self.members)
 
-    @property
-    def share(self) -> float:  # type: ignore[override]
-        return 1.0 / len(self.members)
-
     def _in_jax(self, x: Any) -> Any:
-        return self.share * sum(member(x) for member in self.members)
+        return sum(member(x) for member in self.members) / len(self.members)
 
     def _parts(self, x: np.ndarray) -> tuple[Metric, ...]:
         return self.members
+
+    def _sum(self, what: str, x: np.ndarray, *more: Any) -> Any:
+        total, count = super()._sum(what, x, *more), len(self.members)
+        return tuple(array / count for array in total) if isinstance(total, tuple) else total / count
 
     def landmarks(self) -> np.ndarray:
         known = [m.landmarks() for m in self.members]

@@ -29,19 +29,13 @@ class FunctionMetric(Metric):
         """M(x): NumPy for arrays of NumPy, and whatever the function makes of others."""
         if isinstance(x, np.ndarray | list | tuple):
             points = np.asarray(x, dtype=np.float64)
-            D = points.shape[-1]
-            rows = points.reshape(-1, D)
-            return self._rows(rows).tensors_at(rows).reshape(*points.shape, D)
+            rows = points.reshape(-1, points.shape[-1])
+            return self.tensors_at(rows).reshape(*points.shape, points.shape[-1])
         return unwrapped(self.function)(x)
 
     @property
     def _function(self) -> Callable:
         return self.function
-
-    @property
-    def _name(self) -> str:
-        function = unwrapped(self.function)
-        return getattr(function, "__qualname__", type(function).__name__)
 
 
 class Diagonal(Metric):

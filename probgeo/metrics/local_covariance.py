@@ -1,7 +1,6 @@
 """The kernel-weighted local variances of the data, as used with LAND."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,18 +62,6 @@ class LocalCovariance(ByLoop):
         return entries[..., None] * np.eye(self.dimension)
 
     def landmarks(self) -> np.ndarray:
-        """Means of clusters of the data."""
-        return self._landmarks
-
-    def smoother(self, share: float) -> "LocalCovariance":
-        """The same with a wider kernel: share times as many per length squared."""
-        return LocalCovariance(self.X, self.sigma / np.sqrt(share), self.rho)
-
-    def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
-        return filled(kernel_terms, (x, v, self.X, self.sigma, self.rho), level)
-
-    @cached_property
-    def _landmarks(self) -> np.ndarray:
         """Data far from each other, each moved to the mean of those that are nearest to it."""
         chosen = [int(np.argmin(np.sum((self.X - self.X.mean(axis=0)) ** 2, axis=1)))]
         squares = np.sum((self.X - self.X[chosen[0]]) ** 2, axis=1)
@@ -86,5 +73,11 @@ class LocalCovariance(ByLoop):
             nearest[distances < squares] = len(chosen)
             squares = np.minimum(squares, distances)
             chosen.append(new)
-        means = [self.X[nearest == k].mean(axis=0) for k in range(len(chosen))]
-        return np.stack(means)
+        return np.stack([self.X[nearest == k].mean(axis=0) for k in range(len(chosen))])
+
+    def smoother(self, share: float) -> "LocalCovariance":
+        """The same with a wider kernel: share times as many per length squared."""
+        return LocalCovariance(self.X, self.sigma / np.sqrt(share), self.rho)
+
+    def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
+        return filled(kernel_terms, (x, v, self.X, self.sigma, self.rho), level)

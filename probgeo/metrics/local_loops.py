@@ -20,11 +20,14 @@ NEGLIGIBLE = float(np.log(np.finfo(float).eps))
 
 
 @loop
-def those_that_count(w: np.ndarray, best: float, active: np.ndarray) -> tuple[int, float]:
+def those_that_count(w: np.ndarray, active: np.ndarray) -> tuple[int, float]:
     """How many of the weights with logarithms w (K,) count next to the largest, and their sum.
 
     They are then the first in w, not yet normalised, and `active` says which they are.
     """
+    best = -np.inf
+    for k in range(len(w)):
+        best = max(best, w[k])
     count = 0
     total = 0.0
     for k in range(len(w)):
@@ -76,10 +79,7 @@ def local_terms(
                     m += 1
                 e += s * (x[n, i] - columns[i, k])
             w[k] = -rho * e
-        best = -np.inf
-        for k in range(K):
-            best = max(best, w[k])
-        A, total = those_that_count(w, best, active)
+        A, total = those_that_count(w, active)
         qbar = 0.0 if A > 0 else np.nan
         for a in range(A):
             k = active[a]
@@ -283,14 +283,12 @@ def local_terms_diagonal(
     w, q, active = np.empty(K), np.empty(K), np.empty(K, np.int64)
     c, p, mean = np.empty((K, D)), np.empty((K, D)), np.empty(D)
     for n in range(x.shape[0]):
-        best = -np.inf
         for k in range(K):
             e = 0.0
             for i in range(D):
                 e += diagonals[k, i] * (x[n, i] - centers[k, i]) ** 2
             w[k] = -0.5 * rho * e
-            best = max(best, w[k])
-        A, total = those_that_count(w, best, active)
+        A, total = those_that_count(w, active)
         qbar = 0.0 if A > 0 else np.nan
         for a in range(A):
             k = active[a]
@@ -361,7 +359,6 @@ def local_force_jacobians(
     c, p, Ma = np.empty((K, D)), np.empty((K, D)), np.empty((K, D))
     mean, turn = np.empty(D), np.empty(D)
     for n in range(x.shape[0]):
-        best = -np.inf
         for k in range(K):
             e = 0.0
             for i in range(D):
@@ -371,8 +368,7 @@ def local_force_jacobians(
                 e += s * (x[n, i] - centers[k, i])
                 c[k, i] = -rho * s
             w[k] = -0.5 * rho * e
-            best = max(best, w[k])
-        A, total = those_that_count(w, best, active)
+        A, total = those_that_count(w, active)
         J[n] = 0.0 if A > 0 else np.nan
         qbar = 0.0
         mean[:] = 0.0
