@@ -16,7 +16,7 @@ import numpy as np
 
 from probgeo.functions import formulas
 from probgeo.functions.field import FunctionField
-from probgeo.functions.memory import memory_of
+from probgeo.functions.memory import Memory, memory_of
 from probgeo.functions.rows import AT_ONCE, Form, RowFunction, in_blocks
 from probgeo.functions.trees import leaves_of, rebuilt
 
@@ -222,7 +222,8 @@ class JaxRowFunction(RowFunction):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._memory = memory_of(self.f)
+        memory = memory_of(self.f)  # what follows f may be one of many: programs of that are not kept with f
+        self._memory = memory if self.after is None else Memory(memory.function, [])
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         memory, after, D, numbers = self._memory, self.after, self.dimension, max(1, math.prod(self.out_shape))
@@ -235,7 +236,7 @@ class JaxRowFunction(RowFunction):
             formula = formulas.formula(what, jax, function)
             return Program(lambda row, _: formula(*row.reshape(-1, D)), numbers)
 
-        return memory.note((what, D, after), make)(columns)
+        return memory.note((what, D), make)(columns)
 
 
 def mixed_derivatives(k: Callable, highest: int, s: np.ndarray, t: np.ndarray) -> list[np.ndarray]:
