@@ -3,10 +3,9 @@
 `ad` is either library: both have `jvp`, `grad` and `jacfwd`. A formula is a function of one row of
 arrays that returns a tuple; the caller maps it over rows.
 
-For a metric M(x), or the metric J'J that a decoder pulls back, the energy is L(x, v) = v'M(x)v / 2
-and the force F(x, v) = dL/dx - (d^2 L / dv dx) v; geodesics have c'' = M^-1 F(c, c'). The
-third-order tensor of derivatives of M is never formed: D directional derivatives of the gradient of
-L hold all that is needed of it.
+For a metric M(x), or the metric J'J that a decoder pulls back, the energy is L(x, v) = v'M(x)v / 2 and the force
+F(x, v) = dL/dx - (d^2 L / dv dx) v; geodesics have c'' = M^-1 F(c, c'). The third-order tensor of derivatives of M is
+never formed: D directional derivatives of the gradient of L hold all that is needed of it.
 """
 
 import math

@@ -271,10 +271,9 @@ class Sum(OfPoints):
 def newton_terms(products: np.ndarray, v: np.ndarray) -> EnergyTerms:
     """Second derivatives of the energy for Newton's method, without third ones of the decoder.
 
-    With f(c)' = J c', the energy of c + e changes by |(J e)'|^2 + f(c)' . f''(e, e)' to second
-    order. By parts, the last term is -f(c)'' . f''(e, e), and along geodesics f(c)'' is the part of
-    f''(c', c') that is orthogonal to the decoded manifold. All are sums of inner `products`
-    (n, K, K) of first and second derivatives, see `Metric.products`.
+    With f(c)' = J c', the energy of c + e changes by |(J e)'|^2 + f(c)' . f''(e, e)' to second order. By parts, the
+    last term is -f(c)'' . f''(e, e), and along geodesics f(c)'' is the part of f''(c', c') that is orthogonal to the
+    decoded manifold. All are sums of inner `products` (n, K, K) of first and second derivatives, see `Metric.products`.
     """
     n, D = v.shape
     J, second = slice(0, D), D + pair_numbers(D)

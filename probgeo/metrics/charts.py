@@ -1,10 +1,9 @@
 """Spaces of constant curvature in coordinates: everything about them is known in closed form.
 
-The sphere of curvature +1 and hyperbolic space of curvature -1 are both a quadric
-<y, y> = kappa in R^(D+1), in the inner product <y, z> = y_1 z_1 + ... + y_D z_D + kappa y_0 z_0
-whose last coordinate counts negatively if kappa = -1. A chart says how its coordinates map to this
-quadric; exponential map, logarithm, distance and parallel transport are then the same formulas for
-all, with sin and cos or sinh and cosh. They do not know the geodesic equation, so that they can
+The sphere of curvature +1 and hyperbolic space of curvature -1 are both a quadric <y, y> = kappa in R^(D+1), in the
+inner product <y, z> = y_1 z_1 + ... + y_D z_D + kappa y_0 z_0 whose last coordinate counts negatively if kappa = -1. A
+chart says how its coordinates map to this quadric; exponential map, logarithm, distance and parallel transport are then
+the same formulas for all, with sin and cos or sinh and cosh. They do not know the geodesic equation, so that they can
 serve as a reference for it.
 """
 

@@ -74,8 +74,7 @@ class Conformal(Rescaled):
     base : metric, optional
         B, by default the identity.
 
-    With g the gradient of log scale, the geodesic equation is that of B with
-    1/2 (c' B c') B^-1 g - (g . c') c' added.
+    With g the gradient of log scale, the geodesic equation is that of B with 1/2 (c' B c') B^-1 g - (g . c') c' added.
 
     Examples
     --------

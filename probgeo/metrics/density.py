@@ -68,10 +68,9 @@ def from_density(
 ) -> DensityMetric:
     """M(x) = I / ((p(x) / p0)^power + floor): short ways lead where data are dense.
 
-    p0 is the largest density among the data, so that it does not matter in which units p is given,
-    or whether it is normalised. At the densest point lengths are (almost) those one sees. With the
-    default power they count, where the floor does not matter, how many data are passed: points of
-    density p are p^(-1/D) apart.
+    p0 is the largest density among the data, so that it does not matter in which units p is given, or whether it is
+    normalised. At the densest point lengths are (almost) those one sees. With the default power they count, where the
+    floor does not matter, how many data are passed: points of density p are p^(-1/D) apart.
 
     Parameters
     ----------

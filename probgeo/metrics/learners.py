@@ -21,8 +21,7 @@ from probgeo.metrics.local import LocalMetrics
 class Learner(ABC):
     """Settings of a metric that is still to be learned; `fit` learns `metric_`.
 
-    A learner of one's own stores the arguments of its constructor under their own names, and
-    defines `learn`.
+    A learner of one's own stores the arguments of its constructor under their own names, and defines `learn`.
     """
 
     metric_: Metric
@@ -75,9 +74,8 @@ def from_mixture(
     rho : float
         Sharpness, see `LocalMetrics`.
     regularisation : float
-        Added to the diagonal of every covariance, as a fraction of the mean variance of the data
-        over the dimensions. It bounds the condition number of the metric where a component has
-        fewer points than dimensions.
+        Added to the diagonal of every covariance, as a fraction of the mean variance of the data over the dimensions.
+        It bounds the condition number of the metric where a component has fewer points than dimensions.
     covariance_type : "full" | "diag"
     n_init, max_iter : int
         Runs of EM, of which the likeliest is kept, and most iterations of each.
@@ -160,8 +158,7 @@ def from_local_pca(
     rho : float
         Sharpness, see `LocalMetrics`.
     regularisation : float
-        Added to the diagonal of every covariance, as a fraction of the mean variance of the data
-        over the dimensions.
+        Added to the diagonal of every covariance, as a fraction of the mean variance of the data over the dimensions.
     seed : int
         Of k-means.
 

@@ -6,10 +6,9 @@ ones of its own class, and larger by a margin of one to impostors l of other cla
 
     F(w) = (1 - mu) sum_ij d_w(x_i, x_j) + mu sum_ijl max(0, 1 + d_w(x_i, x_j) - d_w(x_i, x_l)).
 
-With diagonal weights w >= 0 this is convex and piecewise linear in D numbers. It is minimised by
-L-BFGS-B with the corner of the hinge rounded over a width that shrinks from round to round. The
-slopes of the rounded hinges are feasible for the dual problem, so each round knows a lower bound on
-the optimum, and the fit ends when the two are close.
+With diagonal weights w >= 0 this is convex and piecewise linear in D numbers. It is minimised by L-BFGS-B with the
+corner of the hinge rounded over a width that shrinks from round to round. The slopes of the rounded hinges are feasible
+for the dual problem, so each round knows a lower bound on the optimum, and the fit ends when the two are close.
 """
 
 import warnings
@@ -68,8 +67,7 @@ def lmnn_diagonal(
     labels : array (N,)
         The class of each point.
     anchor : optional
-        Learn for the points i of this class only: their neighbours and impostors. By default for
-        all points.
+        Learn for the points i of this class only: their neighbours and impostors. By default for all points.
     n_neighbors : int
         Number of target neighbours of each point: the nearest of its class after all columns are
         scaled to unit variance, so that the units of a column do not matter.
@@ -267,8 +265,7 @@ def from_lmnn(
     ----------
     X : array (N, D)
     y : array (N,) or (N, T)
-        The target. Whole numbers, strings or booleans are clusters already; real numbers are
-        clustered by k-means.
+        The target. Whole numbers, strings or booleans are clusters already; real numbers are clustered by k-means.
     n_clusters : int
         Number K of clusters; not needed if y gives them.
     rho : float

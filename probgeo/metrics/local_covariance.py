@@ -16,9 +16,8 @@ from probgeo.metrics.loops import EnergyTerms, filled, kernel_terms
 class LocalCovariance(ByLoop):
     """M_dd(x) = 1 / (sum_n w_n(x) (x_nd - x_d)^2 + rho), w_n(x) = exp(-|x_n - x|^2 / 2 sigma^2).
 
-    Small where there are data to vary along, and 1 / rho far from all data, so that geodesics stay
-    near the data. The weights are not normalised: many points make the metric smaller than few.
-    The energy costs O(N D) a point.
+    Small where there are data to vary along, and 1 / rho far from all data, so that geodesics stay near the data. The
+    weights are not normalised: many points make the metric smaller than few. The energy costs O(N D) a point.
 
     Parameters
     ----------

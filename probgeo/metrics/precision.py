@@ -15,9 +15,8 @@ from probgeo.metrics.inputs import as_distinct_points
 class RadialPrecision:
     """A standard deviation from radial units, 1 / std(z)^2 = sum_k weights_k phi_k(z) + floor.
 
-    phi_k(z) = exp(-|z - centers_k|^2 / 2 widths_k^2). Away from all centres the precision falls to
-    the floor, and the standard deviation grows to 1 / sqrt(floor). `radial_std` fits one; it is
-    what `Pullback` takes as `std`.
+    phi_k(z) = exp(-|z - centers_k|^2 / 2 widths_k^2). Away from all centres the precision falls to the floor, and the
+    standard deviation grows to 1 / sqrt(floor). `radial_std` fits one; it is what `Pullback` takes as `std`.
 
     Parameters
     ----------
@@ -133,9 +132,8 @@ def _clusters(codes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.
 def _likeliest(phi: np.ndarray, squares: np.ndarray, floor: np.ndarray, steps: int = 200) -> np.ndarray:
     """Weights W (K, M) that minimise sum_n beta_n r_n^2 - log beta_n, with beta = phi W + floor.
 
-    Multiplicative steps keep them positive: each weight times the ratio of what the variances 1 /
-    beta and what the squared residuals are near its unit (Févotte & Idier 2011, with their
-    exponent 1/2 each step lowers the sum).
+    Multiplicative steps keep them positive: each weight times the ratio of what the variances 1 / beta and what the
+    squared residuals are near its unit (Févotte & Idier 2011, with their exponent 1/2 each step lowers the sum).
     """
     near = phi.T @ squares
     weights = np.ones((phi.shape[1], 1)) * (1.0 / squares.mean(axis=0)) / phi.sum(axis=1).mean()

@@ -65,16 +65,14 @@ class ScoreMetric(Sum):
 def from_score(score: Callable, alpha: Any = 1.0, *, base: Any = None) -> ScoreMetric:
     """M(x) = I + alpha^2 s(x) s(x)' with s the gradient of a log density: lengths on its graph.
 
-    A curve is as long as the one above it on the surface (x, alpha log p(x)). Steps along level
-    sets cost what they do in flat space, steps up or down the more the steeper the density. The
-    density itself is not needed, nor its normalisation: the score that a diffusion model has
-    learned will do.
+    A curve is as long as the one above it on the surface (x, alpha log p(x)). Steps along level sets cost what they do
+    in flat space, steps up or down the more the steeper the density. The density itself is not needed, nor its
+    normalisation: the score that a diffusion model has learned will do.
 
     Parameters
     ----------
     score : function x (D,) -> (D,)
-        Gradient of log p, in JAX; or of rows (n, D) -> (n, D) in NumPy or torch, for instance a
-        `torch.nn.Module`.
+        Gradient of log p, in JAX; or of rows (n, D) -> (n, D) in NumPy or torch, for instance a `torch.nn.Module`.
     alpha : float
         The height, in the units of x, that a change of the density by a factor e counts for. At a
         normal density of standard deviation sigma, alpha = sigma makes the metric I + z z' with z
