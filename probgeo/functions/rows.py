@@ -41,15 +41,13 @@ class RowFunction(ABC):
     """A map x (D,) -> array of shape `out_shape`, at many rows, and the metric M that it stands for.
 
     `form` says which: "metric" if it returns M(x) (D, D) itself; "decoder" if M = J'J with J its Jacobian; "gaussian"
-    if it returns means and standard deviations (2, ...) of normal distributions, and M is Fisher's. The methods of
-    metrics are those of `probgeo.metrics.Metric`.
+    if it returns means and standard deviations (2, ...) of normal distributions, and M is Fisher's.
 
     Attributes
     ----------
     dimension : D
     after : applied to the values of f, in whichever framework they are; `elementwise` if it says so
     out_shape : shape of a value after that
-    spacing : of the numbers, next to one, that it computes with
     name : what errors call the metric
     """
 
@@ -75,22 +73,27 @@ class RowFunction(ABC):
         return value, gradient, hessian
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
+        """M(x): (n, D, D)."""
         return self._symmetric(x, self._run(f"{self.form} tensor", x)[0])
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """L = v' M(x) v / 2: (n,)."""
         return self._run(f"{self.form} energy", x, v)[0]
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> tuple[np.ndarray, ...]:
+        """L with its first and, if asked for, second derivatives, in the order of `EnergyTerms`."""
         if not second:
             return *self._run(f"{self.form} gradient", x, v), *np.empty((3, 0, self.dimension, self.dimension))
         *terms, M = self._run(f"{self.form} terms", x, v)
         return *terms, self._symmetric(x, M)
 
     def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """F = dL/dx - (d^2 L / dv dx) v, (n, D), and M(x); geodesics have c'' = M^-1 F."""
         force, M = self._run(f"{self.form} force", x, v)
         return force, self._symmetric(x, M)
 
     def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Derivatives of F(x, v) - M(x) a by x and by v at fixed a: (n, 2, D, D)."""
         return np.stack(self._run(f"{self.form} force jacobian", x, v, a), axis=1)
 
     def _symmetric(self, x: np.ndarray, M: np.ndarray) -> np.ndarray:
@@ -107,11 +110,14 @@ class RowFunction(ABC):
         return M
 
     def is_pulled_back(self, dimension: int) -> bool:
+        """Whether its `products` are what Newton's method gets."""
         # there are D^2 second derivatives of a decoder; third ones take some 6 D passes through it
         return self.form == "decoder" and dimension <= 6
 
     def products(self, x: np.ndarray) -> np.ndarray:
+        """Inner products (n, K, K) of all first and second derivatives of a decoder, see `Metric.products`."""
         return self._run("decoder products", x)[0]
 
     def precision(self, dimension: int) -> float:
+        """Spacing, next to one, of the numbers that it computes with."""
         return self.spacing

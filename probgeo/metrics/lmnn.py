@@ -92,7 +92,11 @@ def lmnn_diagonal(
     (True, True)
     """
     data = as_distinct_points("X", X, least=2)
-    classes = _as_labels(labels, len(data))
+    classes = as_labels("labels", labels)
+    if classes.shape != (len(data),):
+        raise ValueError(f"labels must have shape ({len(data)},), one a point, got {classes.shape}")
+    if classes.dtype.kind == "f" and not np.all(np.isfinite(classes)):
+        raise ValueError("labels must be finite")
     count = as_whole_number("n_neighbors", n_neighbors, 1)
     mu = as_positive("mu", mu)
     if not mu < 1.0:
@@ -232,15 +236,6 @@ def as_labels(name: str, value: Any) -> np.ndarray:
         raise ValueError(f"{name} must be an array, got {value!r}") from error
     if labels.dtype.kind not in "biufUSO":
         raise TypeError(f"{name} must be numbers or strings, got {value!r}")
-    return labels
-
-
-def _as_labels(value: Any, count: int) -> np.ndarray:
-    labels = as_labels("labels", value)
-    if labels.shape != (count,):
-        raise ValueError(f"labels must have shape ({count},), one a point, got {labels.shape}")
-    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-        raise ValueError("labels must be finite")
     return labels
 
 
