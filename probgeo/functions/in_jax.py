@@ -134,6 +134,7 @@ class JaxField(FunctionField):
         self._form = (order, dimension, jax.tree.structure(args), self._real)
         self._leaves = _on_device(self._leaves)
         self._memory = memory_of(f)
+        self._programs: dict[str, Program] = {}  # by name alone: their keys take a microsecond to look up
 
     def values_and_jacobians(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
@@ -172,10 +173,12 @@ class JaxField(FunctionField):
         return program(columns, member, self._leaves)[0]
 
     def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
-        memory, form, n = self._memory, self._form, len(t)
-        program = memory.note((what, *form), lambda: Program(_formula(what, memory.function, *form)))
+        if what not in self._programs:
+            memory, form = self._memory, self._form
+            self._programs[what] = memory.note((what, *form), lambda: Program(_formula(what, memory.function, *form)))
+        n = len(t)
         columns = (np.reshape(t, (n, 1)), np.reshape(state, (n, self.order * self.dimension)))
-        return program(columns, member, self._leaves)
+        return self._programs[what](columns, member, self._leaves)
 
 
 def _stages(values: Callable, order: int, dimension: int, nodes: np.ndarray, weights: np.ndarray) -> Callable:

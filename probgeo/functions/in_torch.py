@@ -98,18 +98,41 @@ class TorchField(FunctionField):
         self._rows = Rows(f)
 
     def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
-        def at_row(t: torch.Tensor, state: torch.Tensor, leaves: list[torch.Tensor]) -> torch.Tensor:
-            return self._at(t[None], state[None], *(leaf[None] for leaf in leaves))[0]
-
-        def formula(t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
-            return formulas.of_field(torch.func, at_row, self._real)[what](t, state, list(leaves))
-
+        known = {"values": lambda *row: (self._at(*row),), "jacobians": self._jacobians, "by_args": self._by_args}
         rows = (np.asarray(t, dtype=float), np.asarray(state, dtype=float), *(leaf[member] for leaf in self._leaves))
-        return self._rows.run((lambda *row: (self._at(*row),)) if what == "values" else torch.func.vmap(formula), *rows)
+        return self._rows.run(known[what], *rows)
 
     def _at(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
         args = () if self._tree is None else (rebuilt(self._tree, list(leaves)),)
         return self._rows.own(t, *state.unbind(1), *args).double()
+
+    def _jacobians(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
+        columns = _directional(lambda y: self._at(t, y.reshape(state.shape), *leaves), state.reshape(len(t), -1))
+        J = columns.reshape(self.order, self.dimension, len(t), self.dimension)
+        return (J.permute(2, 0, 3, 1),)
+
+    def _by_args(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
+        def by(k: int) -> torch.Tensor:
+            shape = leaves[k].shape
+            columns = _directional(
+                lambda y: self._at(t, state, *leaves[:k], y.reshape(shape), *leaves[k + 1 :]),
+                leaves[k].reshape(len(t), -1),
+            )
+            return columns.permute(1, 2, 0).reshape(len(t), self.dimension, *shape[1:])
+
+        return tuple(by(k) for k, real in enumerate(self._real) if real)
+
+
+def _directional(function: Callable, x: torch.Tensor) -> torch.Tensor:
+    """Derivatives of a function of rows x (n, K), each by itself, by each column: (K, n, D).
+
+    Half the time of one-row formulas that are mapped over rows and columns.
+    """
+
+    def along(direction: torch.Tensor) -> torch.Tensor:
+        return torch.func.jvp(function, (x,), (direction.expand_as(x),))[1]
+
+    return torch.func.vmap(along)(torch.eye(x.shape[1], dtype=x.dtype, device=x.device))
 
 
 class TorchRowFunction(RowFunction):
