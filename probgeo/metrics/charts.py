@@ -54,8 +54,13 @@ class Chart(Rescaled):
     def _project_vector(self, y: Any, w: Any) -> Any:
         """The derivative of `project` at y in the direction w."""
 
+    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        # (v . v) g / 2 - (g . v) v, with g the slope of log scale; the general way takes up to four times as long
+        s, ds, _ = self._scale_terms(x)
+        g = ds / s[:, None]
+        return 0.5 * np.sum(v * v, axis=1, keepdims=True) * g - np.sum(g * v, axis=1, keepdims=True) * v
+
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        # of (v . v) g / 2 - (g . v) v with g the slope of log scale; a quarter of the time of the general way
         s, ds, Hs = self._scale_terms(x)
         g = ds / s[:, None]
         bend = Hs / s[:, None, None] - g[:, :, None] * g[:, None, :]
