@@ -236,10 +236,13 @@ def _find(name: str, own: dict[str, Any]) -> Any:
         raise NotFoundError(
             f"needs {path} of {module}, which is not looked up by name: pass it on, load(path, known=[{path}])"
         )
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise NotFoundError(f"needs {path} of {module}, which is not there") from error
-    return found
+    for place in (module, module.rpartition(".")[0] or module):  # where it was, or, if it has moved, its room
+        try:
+            found: Any = importlib.import_module(place)
+            for part in path.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError) as error:
+            missing = error
+        else:
+            return found
+    raise NotFoundError(f"needs {path} of {module}, which is not there") from missing

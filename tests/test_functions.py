@@ -476,20 +476,20 @@ def derivatives_by_hand(form):
 @pytest.mark.parametrize("kind", KINDS)
 def test_energy_terms(kind, form, points):
     x, v = points
-    f = as_row_function(MAPS[form][kind], 3)
+    f = as_row_function(MAPS[form][kind], 3, form=form)
     value, gradient, ((xx, xv), (_, vv)), *_ = derivatives_by_hand(form)
-    energy, by_x, by_v, *blocks = f.energy_terms(x, v, form=form)
+    energy, by_x, by_v, *blocks = f.energy_terms(x, v)
     np.testing.assert_allclose(energy, value, rtol=1e-8)
-    np.testing.assert_allclose(f.energies(x, v, form=form), value, rtol=1e-8)
+    np.testing.assert_allclose(f.energies(x, v), value, rtol=1e-8)
     np.testing.assert_allclose(by_x, gradient[0], atol=2e-6)
     np.testing.assert_allclose(by_v, gradient[1], atol=1e-8)
-    np.testing.assert_allclose(f.tensors(x, form=form), vv, atol=1e-8)
+    np.testing.assert_allclose(f.tensors_at(x), vv, atol=1e-8)
     if kind == "numpy" and form == "decoder":
         pass  # Gauss-Newton, see below
     else:
         for block, right in zip(blocks, (xx, xv, vv), strict=True):
             np.testing.assert_allclose(block, right, atol=1e-6)
-    first = f.energy_terms(x, v, second=False, form=form)
+    first = f.energy_terms(x, v, second=False)
     for a, b in zip(first[:3], (energy, by_x, by_v), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-8)
     assert [part.shape for part in first[3:]] == [(0, 3, 3)] * 3
@@ -497,7 +497,7 @@ def test_energy_terms(kind, form, points):
 
 def test_differences_of_a_decoder_give_gauss_newton_terms(points):
     x, v = points
-    f = as_row_function(DECODERS["numpy"], 3)
+    f = as_row_function(DECODERS["numpy"], 3, form="decoder")
     with jax.enable_x64(True):
 
         def directional(x, v):
@@ -506,7 +506,7 @@ def test_differences_of_a_decoder_give_gauss_newton_terms(points):
         B, J = jax.vmap(jax.jacfwd(directional, (0, 1)))(x, v)
         Bt, Jt = B.swapaxes(1, 2), J.swapaxes(1, 2)
         expected = Bt @ B, Bt @ J, Jt @ J
-    blocks = f.energy_terms(x, v, form="decoder")[3:]
+    blocks = f.energy_terms(x, v)[3:]
     for block, right in zip(blocks, expected, strict=True):
         np.testing.assert_allclose(block, right, atol=2e-5)
 
@@ -515,12 +515,12 @@ def test_differences_of_a_decoder_give_gauss_newton_terms(points):
 @pytest.mark.parametrize("kind", KINDS)
 def test_forces_and_derivatives_of_accelerations(kind, form, points):
     x, v = points
-    f = as_row_function(MAPS[form][kind], 3)
+    f = as_row_function(MAPS[form][kind], 3, form=form)
     *_, expected, (by_x, by_v) = derivatives_by_hand(form)
-    force, M = f.forces(x, v, form=form)
+    force, M = f.forces(x, v)
     a = np.linalg.solve(M, force[:, :, None])[:, :, 0]
     np.testing.assert_allclose(a, expected, atol=1e-5)
-    J = np.linalg.solve(M[:, None], f.force_jacobians(x, v, a, form=form))
+    J = np.linalg.solve(M[:, None], f.force_jacobians(x, v, a))
     exact = kind != "numpy"
     np.testing.assert_allclose(J[:, 0], by_x, atol=1e-10 if exact else 3e-3)
     np.testing.assert_allclose(J[:, 1], by_v, atol=1e-10 if exact else 3e-3)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from probgeo import FrechetMean, Gaussian, Manifold, load, metrics, save, solve_bvp, solvers
+from probgeo import FrechetMean, Gaussian, Manifold, load, metrics, save, solve_bvp, solvers, storage
 from probgeo.storage import FORMAT
 
 
@@ -210,3 +210,7 @@ def test_an_interruption_leaves_the_file_that_was_there(tmp_path, monkeypatch, e
 def test_nothing_to_save_inside_of_a_transformation(tmp_path):
     with pytest.raises(TypeError, match="JAX transformation"):
         jax.jit(lambda x: save(x, tmp_path / "x"))(1.0)
+
+
+def test_classes_are_found_in_their_room_when_they_have_moved():
+    assert storage._find("probgeo.metrics.mixture:Mixture", {}) is metrics.Mixture

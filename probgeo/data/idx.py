@@ -19,8 +19,7 @@ def mnist(path: Any, digits: int | Sequence[int] | None = None, part: Literal["t
     Parameters
     ----------
     path : str or Path
-        The folder with `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, or `t10k-...`; with
-        or without `.gz`.
+        The folder with `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, or `t10k-...`; with or without `.gz`.
     digits : int or several, optional
         Only these.
     part : "train" | "test"

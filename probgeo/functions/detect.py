@@ -1,14 +1,14 @@
 """Finding out in which framework a function is written.
 
-A plain function is tried at one point with JAX (which only looks at shapes), then at a few rows
-with NumPy, then with PyTorch, if that is in use. What it raises on the way decides what users are
-told.
+A plain function is tried at one point with JAX (which only looks at shapes), then at a few rows with NumPy, then with
+PyTorch, if that is in use. What it raises on the way decides what users are told.
 """
 
 import importlib.util
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -19,31 +19,22 @@ from probgeo._checks import page
 from probgeo.functions.composed import NotInNumpyError
 from probgeo.functions.field import Field
 from probgeo.functions.memory import memory_of
-from probgeo.functions.rows import RowFunction
+from probgeo.functions.rows import Form, RowFunction
 from probgeo.functions.trees import as_parameter, leaves_of, rebuilt, row_by_row
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
-DOUBLE, SINGLE = 2.0**-52, 2.0**-23
+DOUBLE, SINGLE = 2.0**-52, 2.0**-23  # spacings of the numbers next to one
 WRAPPERS = {JaxFunction: "jax", NumpyFunction: "numpy", TorchFunction: "torch"}
+SAID = {
+    "jax": "as a JAX function of one point",
+    "numpy": "as a NumPy function of rows",
+    "torch": "as a PyTorch function of rows",
+}
 ADVICE = (
     "To say how f is written, wrap it in one of probgeo.functions: JaxFunction(f) for one point; "
     "NumpyFunction(f) or TorchFunction(f) for rows, where t has shape (n,), y (n, D); "
     "NumpyFunction(f, rows=False) for one point; see " + page("howto/functions")
 )
-
-
-@dataclass(frozen=True)
-class _Call:
-    """How a function is called: at one point, or at rows with an axis in front of every array.
-
-    `shapes` are those of the numbers at one point, `expected` that of the answer, if it is known;
-    `args` are parameters, with one row a member, or None.
-    """
-
-    signature: str
-    shapes: tuple[tuple[int, ...], ...]
-    expected: tuple[int, ...] | None
-    args: Any = None
 
 
 def as_field(f: Any, order: int, dimension: int, args: Any = None, batch_shape: tuple[int, ...] = ()) -> Field:
@@ -52,9 +43,8 @@ def as_field(f: Any, order: int, dimension: int, args: Any = None, batch_shape: 
     Parameters
     ----------
     f : Field, JaxFunction, NumpyFunction, TorchFunction, torch.nn.Module or function
-        f(t, y) if `order` is 1, f(t, y, dy) if it is 2, with `args` last if they are given. Of a
-        plain function it is found out how it is written: for one point with jax.numpy, else for
-        rows with NumPy or torch.
+        f(t, y) if `order` is 1, f(t, y, dy) if it is 2, with `args` last if they are given. Of a plain function it is
+        found out how it is written: for one point with jax.numpy, else for rows with NumPy or torch.
     order : 1 or 2
     dimension : int
         D, the size of y.
@@ -82,10 +72,17 @@ def as_field(f: Any, order: int, dimension: int, args: Any = None, batch_shape: 
     shapes = ((), *[(dimension,)] * order)
     found = _find_out(f, _Call(f"f({', '.join(names)})", shapes, (dimension,), tree))
     function, *jacobian = _unwrapped(f)
-    return found.made("Field")(found.ready(function), order, dimension, tree, *jacobian)
+    return found.made("Field", function, order, dimension, tree, *jacobian)
 
 
-def as_row_function(f: Any, dimension: int, what: str = "f", out_shape: tuple[int, ...] | None = None) -> RowFunction:
+def as_row_function(
+    f: Any,
+    dimension: int,
+    what: str = "f",
+    out_shape: tuple[int, ...] | None = None,
+    form: Form = "metric",
+    after: Callable | None = None,
+) -> RowFunction:
     """A map x -> array as values and derivatives at many rows.
 
     Parameters
@@ -97,7 +94,10 @@ def as_row_function(f: Any, dimension: int, what: str = "f", out_shape: tuple[in
     what : str
         What errors call it.
     out_shape : tuple, optional
-        The shape that its value at one point must have.
+        The shape that its value at one point must have. If it is known, functions of one point with NumPy or torch
+        will do, too.
+    form, after
+        The metric that it stands for, and a formula that is applied to its values: see `RowFunction`.
 
     Examples
     --------
@@ -108,37 +108,43 @@ def as_row_function(f: Any, dimension: int, what: str = "f", out_shape: tuple[in
     """
     if isinstance(f, RowFunction):
         return f
-    call = _Call(f"{what}(x)", ((dimension,),), out_shape)
-    found = _find_out(f, call)
-    function = found.ready(_unwrapped(f)[0])
-    rows: RowFunction = found.made("RowFunction")(function, dimension, found.shape)
-    rows.precision = found.precision
+    found = _find_out(f, _Call(f"{what}(x)", ((dimension,),), out_shape))
+    rows: RowFunction = found.made("RowFunction", _unwrapped(f)[0], dimension, found.shape, after)
+    rows.form, rows.spacing = form, found.precision
     return rows
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The framework that evaluates a function, the shape of its value at one point, the spacing of
+class _Call:
+    """How a function is called: at one point, or at rows with an axis in front of every array.
 
-    the numbers that it returns.
+    `shapes` are those of the numbers at one point, `expected` that of the answer, if it is known; `args` are
+    parameters, with one row a member, or None.
     """
+
+    signature: str
+    shapes: tuple[tuple[int, ...], ...]
+    expected: tuple[int, ...] | None
+    args: Any = None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Who evaluates a function, the shape of its value at one point, the spacing of the numbers that it returns."""
 
     kind: str
     shape: tuple[int, ...]
     precision: float
+    of_rows: bool = True
 
-    def made(self, what: str) -> Any:
-        """The class of a framework, which is imported only now."""
-        names = {"jax": "Jax", "numpy": "Numpy", "torch": "Torch"}
-        return getattr(import_module(f"probgeo.functions.in_{self.kind}"), names[self.kind] + what)
-
-    def ready(self, function: Callable) -> Callable:
-        """The function, as it can be called with numbers in double precision."""
-        if self.kind != "torch" or self.precision < SINGLE:
-            return function
-        from probgeo.functions.in_torch import in_single_precision
-
-        return in_single_precision(function)
+    def made(self, what: str, function: Callable, *more: Any) -> Any:
+        """What a framework, which is imported only now, makes of the function."""
+        adapter = import_module(f"probgeo.functions.in_{self.kind}")
+        if not self.of_rows:
+            function = row_by_row(function) if self.kind == "numpy" else sys.modules["torch"].func.vmap(function)
+        elif self.kind == "torch" and self.precision >= SINGLE:
+            function = adapter.in_single_precision(function)
+        return getattr(adapter, self.kind.capitalize() + what)(function, *more)
 
 
 def _unwrapped(f: Any) -> tuple[Callable, ...]:
@@ -161,28 +167,32 @@ def _find_out(f: Any, call: _Call) -> _Found:
 
 
 def _tried(f: Any, call: _Call) -> _Found:
-    function, errors = _unwrapped(f)[0], {}
-    for kind in _kinds(f):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return _Found(kind, *TRIALS[kind](function, call))
-        except (TracedClosureError, ChangingError, NotInNumpyError):
-            raise
-        except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
-            errors[kind] = error
-    raise _explanation(call, errors) from next(iter(errors.values()))
-
-
-def _kinds(f: Any) -> list[str]:
-    """Frameworks that f may be written in."""
-    torch = sys.modules.get("torch")
+    function, errors, torch = _unwrapped(f)[0], {}, sys.modules.get("torch")
     if type(f) in WRAPPERS:
-        return [WRAPPERS[type(f)]]
-    if torch is not None and isinstance(f, torch.nn.Module):
-        return ["torch"]
-    jax = ["jax"] if importlib.util.find_spec("jax") else []
-    return [*jax, "numpy", *(["torch"] if torch is not None else [])]
+        kinds = [WRAPPERS[type(f)]]
+    elif torch is not None and isinstance(f, torch.nn.Module):
+        kinds = ["torch"]
+    else:
+        possible = {"jax": importlib.util.find_spec("jax"), "numpy": True, "torch": torch}
+        kinds = [kind for kind, there in possible.items() if there]
+    trials = {"jax": _try_jax, "numpy": _try_numpy, "torch": _try_torch}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind in kinds:
+            try:
+                return _Found(kind, *trials[kind](function, call))
+            except (TracedClosureError, ChangingError, NotInNumpyError):
+                raise
+            except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
+                errors[kind] = error
+        if len(kinds) > 1 and len(call.shapes) == 1 and call.expected is not None:
+            for kind in ("numpy", "torch"):  # of a map that they may know at one point
+                with suppress(Exception):
+                    point = np.full(call.shapes[0], 0.5)
+                    value = f(point if kind == "numpy" else sys.modules["torch"].from_numpy(point))
+                    if type(value).__module__.split(".")[0] == kind and tuple(value.shape) == call.expected:
+                        return _Found(kind, call.expected, _precision(value), of_rows=False)
+    raise _explanation(call, errors) from next(iter(errors.values()))
 
 
 class TracedClosureError(TypeError):
@@ -199,9 +209,9 @@ class WrongShapeError(ValueError):
 
 def _checked_shape(got: Any, call: _Call, wanted: tuple | None, where: str) -> tuple[int, ...]:
     shape: Any = getattr(got, "shape", None)
-    if not isinstance(shape, tuple) or (wanted is not None and shape != wanted):
+    is_array = isinstance(shape, tuple)  # distributions may have a method of that name
+    if not is_array or (wanted is not None and shape != wanted):
         wanted_text = "an array" if wanted is None else f"shape {wanted}"
-        is_array = isinstance(shape, tuple)  # distributions may have a method of that name
         described = tuple(shape) if is_array else f"{type(got).__name__}{_hint(call)}"
         raise WrongShapeError(f"{call.signature} must return {wanted_text} {where}, got {described}")
     if "complex" in str(getattr(got, "dtype", "")):  # of any framework
@@ -251,12 +261,13 @@ def _try_numpy(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
     return _try_rows(evaluate, call)
 
 
-def _try_torch(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
-    from probgeo.functions.in_torch import evaluator, in_single_precision
+def _try_torch(f: Any, call: _Call) -> tuple[tuple[int, ...], float]:
+    from probgeo.functions.in_torch import Rows, in_single_precision
 
-    advice = " It is in training mode: call its eval() first." if _is_training(f) else ""
+    modules = f.modules() if hasattr(f, "modules") else ()
+    advice = " It is in training mode: call its eval() first." if any(part.training for part in modules) else ""
     try:
-        return _try_rows(evaluator(f), call, advice)
+        return _try_rows(Rows(f).once, call, advice)
     except ChangingError:
         raise
     except Exception as error:
@@ -264,20 +275,11 @@ def _try_torch(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
             raise ChangingError(f"{call.signature} could not be called: {error}.{advice}") from error
         if "dtype" not in str(error) and "Double" not in str(error):
             raise
-    return _try_rows(evaluator(in_single_precision(f)), call, advice)
-
-
-def _is_training(f: Any) -> bool:
-    """Whether a module of PyTorch, or one inside, behaves as in training."""
-    modules = f.modules() if hasattr(f, "modules") else ()
-    return any(part.training for part in modules)
+    return _try_rows(Rows(in_single_precision(f)).once, call, advice)
 
 
 def _try_rows(evaluate: Callable, call: _Call, advice: str = "") -> tuple[tuple[int, ...], float]:
-    """Shape of the answer at one row, having seen that it is the same again, and that no row
-
-    depends on another; and its precision.
-    """
+    """Shape and precision of the answer at one row, having seen that it is the same again, whatever the other rows."""
     rng = np.random.default_rng(0)
     # not as many as there are dimensions, or else mixed-up axes might go unnoticed
     rows = 4 if all(shape != (4,) for shape in call.shapes) else 5
@@ -304,38 +306,20 @@ def _try_rows(evaluate: Callable, call: _Call, advice: str = "") -> tuple[tuple[
     alone = [at(np.array([i])) for i in range(rows)]
     for one in alone:
         _checked_shape(one, call, (1, *shape[1:]), "for 1 row")
-    separate = np.concatenate([np.asarray(one, dtype=float) for one in alone])
-    precision, whole = _precision(together), np.asarray(together, dtype=float)
-    rounding = max(1e-6, 100.0 * precision)
-    if not np.allclose(whole, separate, rtol=rounding, atol=rounding * _size(whole), equal_nan=True):
+    separate, whole = np.concatenate([np.asarray(one, float) for one in alone]), np.asarray(together, float)
+    rounding = max(1e-6, 100.0 * _precision(together))
+    size = np.abs(whole[np.isfinite(whole)]).max(initial=0.0)
+    if not np.allclose(whole, separate, rtol=rounding, atol=rounding * size, equal_nan=True):
         raise (ChangingError if advice else ValueError)(
             f"{call.signature} returns something else for a row alone than for the same row among "
             f"others: every row must be treated by itself{advice and '.' + advice}"
         )
-    return shape[1:], precision
-
-
-def _size(numbers: np.ndarray) -> float:
-    finite = np.abs(numbers[np.isfinite(numbers)])
-    return float(finite.max()) if len(finite) else 0.0
-
-
-TRIALS: dict[str, Callable[[Callable, _Call], tuple[tuple[int, ...], float]]] = {
-    "jax": _try_jax,
-    "numpy": _try_numpy,
-    "torch": _try_torch,
-}
-SAID = {
-    "jax": "as a JAX function of one point",
-    "numpy": "as a NumPy function of rows",
-    "torch": "as a PyTorch function of rows",
-}
+    return shape[1:], _precision(together)
 
 
 def _explanation(call: _Call, errors: dict[str, Exception]) -> Exception:
     """The one error that users get, from those that the frameworks gave."""
     first, error = next(iter(errors.items()))
-    name = call.signature.split("(")[0]
     others = {_line(other): kind for kind, other in reversed(errors.items())}
     others.pop(_line(error))
     more = "".join(f" Tried {SAID[kind]}: {line}." for line, kind in reversed(others.items()))
@@ -344,8 +328,8 @@ def _explanation(call: _Call, errors: dict[str, Exception]) -> Exception:
         return ValueError(f"{error}.{more}")
     if first == "jax" and isinstance(error, sys.modules["probgeo.functions.in_jax"].TRACER_ERRORS):
         return TypeError(
-            f"{name} must be traceable by JAX: write {call.signature} with jax.numpy, and jnp.where"
-            f" instead of `if` on values. JAX says: {_line(error)}.{more}"
+            f"{call.signature.split('(')[0]} must be traceable by JAX: write {call.signature} with jax.numpy, and "
+            f"jnp.where instead of `if` on values. JAX says: {_line(error)}.{more}"
         )
     where = f"for one point of shape {call.shapes[-1]}" if first == "jax" else SAID[first]
     kind_of_error = ValueError if isinstance(error, ValueError) else TypeError

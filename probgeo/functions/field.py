@@ -1,10 +1,14 @@
 """The right-hand side of an ODE for a batch of members."""
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Self
 
 import numpy as np
+
+from probgeo.functions.trees import is_real, leaves_of
 
 
 class Field(ABC):
@@ -24,7 +28,6 @@ class Field(ABC):
     order: int
     dimension: int
     n_parameters: int = 0
-    _leaves: list[Any]  # the arrays of parameters, with one row a member
 
     @abstractmethod
     def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
@@ -61,12 +64,39 @@ class Field(ABC):
         """Derivatives by the parameters, array for array: d f_i / d args_k, (n, D, *shape_k)."""
         return []
 
+    def with_first(self, leaf: np.ndarray) -> "Field":
+        """The same field with other numbers in the place of the first array of parameters."""
+        raise TypeError(f"{type(self).__name__} has no parameters")
+
     def linearised(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Values, Jacobians, and derivatives by the first array of parameters."""
         by_first = self.by_args(t, state, member)[0]
         return *self.values_and_jacobians(t, state, member), by_first
+
+
+class FunctionField(Field):
+    """A right-hand side f(t, y[, dy][, args]) of a user; `args` is a tree of arrays with one row a member."""
+
+    def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
+        self.f, self.order, self.dimension, self._tree = f, order, dimension, args
+        self._leaves = leaves_of(args)
+        self._real = tuple(is_real(leaf) for leaf in self._leaves)
+        self.n_parameters = sum(math.prod(leaf.shape[1:]) for leaf in self._leaves if is_real(leaf))
+
+    @abstractmethod
+    def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
+        """A formula, by its name in `formulas.of_field`, at rows: arrays (n, ...)."""
+
+    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._run("values", t, state, member)[0]
+
+    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._run("jacobians", t, state, member)[0]
+
+    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
+        return list(self._run("by_args", t, state, member)) if self.n_parameters else []
 
     def with_first(self, leaf: np.ndarray) -> Self:
         """The same field with other numbers in the place of the first array of parameters."""

@@ -3,12 +3,12 @@
 `ad` is either library: both have `jvp`, `grad` and `jacfwd`. A formula is a function of one row of
 arrays that returns a tuple; the caller maps it over rows.
 
-For a metric M(x), or the metric J'J that a decoder pulls back, the energy is L(x, v) = v'M(x)v / 2
-and the force F(x, v) = dL/dx - (d^2 L / dv dx) v; geodesics have c'' = M^-1 F(c, c'). The
-third-order tensor of derivatives of M is never formed: D directional derivatives of the gradient of
-L hold all that is needed of it.
+For a metric M(x), or the metric J'J that a decoder pulls back, the energy is L(x, v) = v'M(x)v / 2 and the force
+F(x, v) = dL/dx - (d^2 L / dv dx) v; geodesics have c'' = M^-1 F(c, c'). The third-order tensor of derivatives of M is
+never formed: D directional derivatives of the gradient of L hold all that is needed of it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +26,33 @@ def formula(what: str, ad: Any, f: Callable) -> Callable:
     return forms[form](ad, f)[part]
 
 
+def of_field(ad: Any, f: Callable, real: tuple[bool, ...], jacobian: Callable | None = None) -> dict[str, Callable]:
+    """Formulas of a right-hand side f(t, state, leaves); `real`: by which of the leaves there are derivatives."""
+
+    def jacobians(*row: Any) -> Any:
+        return (jacobian or ad.jacfwd(f, argnums=1))(*row).swapaxes(0, 1)
+
+    def by_first(t: Any, state: Any, leaves: list) -> Any:
+        return ad.jacfwd(lambda first: f(t, state, [first, *leaves[1:]]))(leaves[0])
+
+    def by_args(t: Any, state: Any, leaves: list) -> tuple:
+        def of_real(wanted: list) -> Any:
+            given = iter(wanted)
+            return f(t, state, [next(given) if r else x for r, x in zip(real, leaves, strict=True)])
+
+        wanted = [leaf for r, leaf in zip(real, leaves, strict=True) if r]
+        few = sum(math.prod(leaf.shape) for leaf in wanted) <= state.shape[-1]
+        return tuple((ad.jacfwd if few else ad.jacrev)(of_real)(wanted))
+
+    return {
+        "values": lambda *row: (f(*row),),
+        "jacobians": lambda *row: (jacobians(*row),),
+        "both": lambda *row: (f(*row), jacobians(*row)),
+        "by_args": by_args,
+        "linearised": lambda *row: (f(*row), jacobians(*row), by_first(*row)),
+    }
+
+
 def of_metric(ad: Any, f: Callable) -> dict[str, Callable]:
     """Formulas of the quadratic form M(x) = f(x)."""
 
@@ -36,21 +63,15 @@ def of_metric(ad: Any, f: Callable) -> dict[str, Callable]:
 
 
 def of_gaussian(ad: Any, f: Callable) -> dict[str, Callable]:
-    """Formulas of Fisher's metric of normal distributions, f(x) = (mean, log std):
-
-    (d mean / std)^2 + 2 (d log std)^2, added up.
-    """
+    """Formulas of the metric of normal distributions, f(x) = (mean, std): (d mean^2 + 2 d std^2) / std^2, added up."""
 
     def energy(x: Any, v: Any) -> Any:
-        (_, log_std), (by_mean, by_log_std) = ad.jvp(f, (x,), (v,))
-        return 0.5 * (by_mean * by_mean * library_of(log_std).exp(-2.0 * log_std) + 2.0 * by_log_std**2).sum()
+        (_, std), (by_mean, by_std) = ad.jvp(f, (x,), (v,))
+        return 0.5 * ((by_mean / std) ** 2 + 2.0 * (by_std / std) ** 2).sum()
 
     def tensor(x: Any) -> Any:
-        D = x.shape[0]
-        (_, log_std), J = f(x), ad.jacfwd(f)(x)
-        scaled = (J[0] * library_of(log_std).exp(-log_std)[..., None]).reshape(-1, D)
-        spread = J[1].reshape(-1, D)
-        return scaled.T @ scaled + 2.0 * spread.T @ spread
+        by_mean, by_std = (ad.jacfwd(f)(x) / f(x)[1][None, ..., None]).reshape(2, -1, x.shape[0])
+        return by_mean.T @ by_mean + 2.0 * by_std.T @ by_std
 
     return _of_form(ad, energy, tensor, _force(ad, energy))
 

@@ -4,9 +4,10 @@ A program is compiled once for a function, a formula and a number of rows, which
 programs serve all numbers of rows. Numbers are float64 inside, whatever JAX is set to outside.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import jax
@@ -14,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from probgeo.functions import formulas
-from probgeo.functions.field import Field
+from probgeo.functions.field import FunctionField
 from probgeo.functions.memory import Memory, memory_of
 from probgeo.functions.rows import AT_ONCE, Form, RowFunction, in_blocks
-from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
+from probgeo.functions.trees import leaves_of, rebuilt
 
 
 def double_precision() -> AbstractContextManager:
@@ -36,55 +37,45 @@ def rounded_up(rows: int) -> int:
 class Program:
     """A formula for one row, mapped over rows of numbers side by side: (n, K) -> arrays (n, ...).
 
-    `formula(row, parameters)` gets one row (K,) and, if there are parameters (leaves with one row a
-    member), those of its member. It must not keep the user's function alive: see `Memory`.
+    `formula(row, parameters)` gets one row (K,) and the parameters of its member, of leaves with one row a member. It
+    must not keep the user's function alive: see `Memory`.
     `numbers` is how many a row takes that are kept at a time, if it is more than it has itself.
     """
 
     def __init__(self, formula: Callable, numbers: int = 1) -> None:
         self._numbers = numbers
-
-        def at_rows(rows: jax.Array) -> tuple:
-            return jax.vmap(lambda row: formula(row, None))(rows)
-
-        def at_rows_of_members(rows: jax.Array, member: jax.Array, leaves: list) -> tuple:
-            def one(row: jax.Array, m: jax.Array) -> tuple:
-                return formula(row, [leaf[m] for leaf in leaves])
-
-            return jax.vmap(one)(rows, member)
-
-        self._plain, self._with_members = at_rows, at_rows_of_members
         self._compiled: dict[tuple, Callable] = {}
 
+        def at_rows(rows: jax.Array, member: jax.Array, leaves: list) -> tuple:
+            return jax.vmap(lambda row, m: formula(row, [leaf[m] for leaf in leaves]))(rows, member)
+
+        self._at_rows = at_rows
+
     def __call__(
-        self, columns: tuple[np.ndarray, ...], member: np.ndarray | None, leaves: list
+        self, columns: tuple[np.ndarray, ...], member: np.ndarray | None = None, leaves: Sequence = ()
     ) -> tuple[np.ndarray, ...]:
         """Outputs (n, ...) at the columns (n, k_1), (n, k_2), ... of rows."""
         width = sum(column.shape[1] for column in columns)
         rows = max(1, AT_ONCE // max(width, self._numbers))
         block = max(16, 1 << rows.bit_length() - 1)
-        if not leaves:
-            return in_blocks(lambda *some: self._run(width, some, None, []), columns, block)
-        given = (*columns, np.asarray(member))
-        return in_blocks(lambda *some: self._run(width, some[:-1], some[-1], leaves), given, block)
+        members = np.asarray(member) if leaves else np.zeros(len(columns[0]), dtype=np.int64)
+        return in_blocks(lambda *some: self._run(width, some[:-1], some[-1], leaves), (*columns, members), block)
 
-    def _run(self, width: int, columns: tuple[np.ndarray, ...], member: Any, leaves: list) -> tuple[np.ndarray, ...]:
-        n = len(columns[0])
+    def _run(
+        self, width: int, columns: tuple[np.ndarray, ...], member: np.ndarray, leaves: Sequence
+    ) -> tuple[np.ndarray, ...]:
+        n = len(member)
         size = rounded_up(n)
-        rows = np.empty((size, width))
+        rows, members = np.empty((size, width)), np.zeros(size, dtype=np.int64)
         np.concatenate(columns, axis=1, out=rows[:n])
         rows[n:] = rows[0] if n else 0.0
-        arguments: tuple = (rows,)
-        if leaves:
-            members = np.zeros(size, dtype=np.int64)
-            members[:n] = member
-            arguments = (rows, members, leaves)
+        members[:n] = member
+        arguments = (rows, members, list(leaves))
         key = (size, width, *[(leaf.shape, leaf.dtype) for leaf in leaves])
         with double_precision():
             compiled = self._compiled.get(key)
             if compiled is None:
-                function = self._with_members if leaves else self._plain
-                compiled = self._compiled[key] = _compile(function, arguments)
+                compiled = self._compiled[key] = _compile(self._at_rows, arguments)
             outputs = compiled(*arguments)
         # copies: what JAX returns is read-only, and Numba would compile its loops anew for that
         return tuple(np.array(np.asarray(out)[:n]) for out in outputs)
@@ -135,35 +126,21 @@ def _compiler_options() -> Any:
     return wanted
 
 
-class JaxField(Field):
-    """A right-hand side f(t, y[, dy][, args]) of one point.
-
-    `args` is a tree of arrays with one row a member.
-    """
+class JaxField(FunctionField):
+    """A right-hand side of one point."""
 
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
-        self.f, self.order, self.dimension = f, order, dimension
-        leaves, tree = jax.tree.flatten(args)
-        self.n_parameters = n_real(leaves)
-        self._form = (order, dimension, tree, tuple(is_real(leaf) for leaf in leaves))
-        self._leaves = _on_device(leaves)
+        super().__init__(f, order, dimension, args)
+        self._form = (order, dimension, jax.tree.structure(args), self._real)
+        self._leaves = _on_device(self._leaves)
         self._memory = memory_of(f)
-        self._programs: dict[str, Program] = {}
-
-    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._run("values", t, state, member)[0]
-
-    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._run("jacobians", t, state, member)[0]
+        self._programs: dict[str, Program] = {}  # by name alone: their keys take a microsecond to look up
 
     def values_and_jacobians(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         values, jacobians = self._run("both", t, state, member)
         return values, jacobians
-
-    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
-        return list(self._run("by_args", t, state, member)) if self.n_parameters else []
 
     def linearised(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
@@ -196,22 +173,19 @@ class JaxField(Field):
         return program(columns, member, self._leaves)[0]
 
     def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
-        program = self._programs.get(what)
-        if program is None:
+        if what not in self._programs:
             memory, form = self._memory, self._form
-            program = self._programs[what] = memory.note(
-                (what, *form), lambda: Program(_formula(what, memory.function, *form))
-            )
+            self._programs[what] = memory.note((what, *form), lambda: Program(_formula(what, memory.function, *form)))
         n = len(t)
         columns = (np.reshape(t, (n, 1)), np.reshape(state, (n, self.order * self.dimension)))
-        return program(columns, member, self._leaves)
+        return self._programs[what](columns, member, self._leaves)
 
 
 def _stages(values: Callable, order: int, dimension: int, nodes: np.ndarray, weights: np.ndarray) -> Callable:
     """The stages of an explicit step from one row (t, h, state, f there): k (S + 1, order D)."""
     size, count = order * dimension, len(nodes)
 
-    def formula(row: jax.Array, leaves: list | None) -> tuple:
+    def formula(row: jax.Array, leaves: list) -> tuple:
         c, W = jnp.asarray(nodes), jnp.asarray(weights)
         t, h, state = row[0], row[1], row[2 : 2 + size]
 
@@ -231,62 +205,41 @@ def _stages(values: Callable, order: int, dimension: int, nodes: np.ndarray, wei
 def _formula(what: str, get: Callable, order: int, dimension: int, tree: Any, real: tuple[bool, ...]) -> Callable:
     """For one row (t, y, ...) and the parameters of its member: a tuple of outputs."""
 
-    def arguments(t: jax.Array, state: jax.Array, leaves: list | None) -> tuple:
-        without = tree == jax.tree.structure(None)
-        return t, *state, *(() if without else (jax.tree.unflatten(tree, leaves or []),))
+    def called(f: Callable, t: jax.Array, state: jax.Array, leaves: list) -> jax.Array:
+        args = () if tree == jax.tree.structure(None) else (jax.tree.unflatten(tree, leaves),)
+        return jnp.asarray(f(t, *state, *args), float)
 
     def field(*row: Any) -> jax.Array:
-        return jnp.asarray(get()(*arguments(*row)), float)
+        return called(get(), *row)
 
     def jacobian(*row: Any) -> jax.Array:
-        given = hasattr(get(), "jacobian")
-        J = get().jacobian(*arguments(*row)) if given else jax.jacfwd(field, argnums=1)(*row)
-        return jnp.swapaxes(J, 0, 1)
+        given = getattr(get(), "jacobian", None)
+        return jax.jacfwd(field, argnums=1)(*row) if given is None else called(given, *row)
 
-    def by_first(t: jax.Array, state: jax.Array, leaves: list) -> jax.Array:
-        return jax.jacfwd(lambda first: field(t, state, [first, *leaves[1:]]))(leaves[0])
-
-    def by_args(t: jax.Array, state: jax.Array, leaves: list) -> tuple:
-        def of_real(wanted: list) -> jax.Array:
-            given = iter(wanted)
-            return field(t, state, [next(given) if r else x for r, x in both(real, leaves)])
-
-        wanted = [leaf for r, leaf in both(real, leaves) if r]
-        few = sum(leaf.size for leaf in wanted) <= dimension
-        return tuple((jax.jacfwd if few else jax.jacrev)(of_real)(wanted))
-
-    both = partial(zip, strict=True)
-    outputs: dict[str, Callable] = {
-        "values": lambda *row: (field(*row),),
-        "jacobians": lambda *row: (jacobian(*row),),
-        "both": lambda *row: (field(*row), jacobian(*row)),
-        "by_args": by_args,
-        "linearised": lambda *row: (field(*row), jacobian(*row), by_first(*row)),
-    }
+    outputs = formulas.of_field(jax, field, real, jacobian)
     return lambda row, leaves: outputs[what](row[0], row[1:].reshape(order, dimension), leaves)
 
 
 class JaxRowFunction(RowFunction):
     """A map x (D,) -> array of one point."""
 
-    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
-        self.f, self.dimension, self.out_shape = f, dimension, out_shape
-        self._memory = memory_of(f)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        memory = memory_of(self.f)  # what follows f may be one of many: programs of that are not kept with f
+        self._memory = memory if self.after is None else Memory(memory.function, [])
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-        memory, D, numbers = self._memory, self.dimension, max(1, int(np.prod(self.out_shape)))
-        program = memory.note((what, D), lambda: Program(_row_formula(what, memory, D), numbers))
-        return program(columns, None, [])
+        memory, after, D, numbers = self._memory, self.after, self.dimension, max(1, math.prod(self.out_shape))
 
+        def function(x: jax.Array) -> jax.Array:  # without a reference to self, and so to f
+            value = memory.function()(x)
+            return jnp.asarray(value if after is None else after(value), x.dtype)
 
-def _row_formula(what: str, memory: Memory, dimension: int) -> Callable:
-    """For one row of points side by side: a tuple of outputs."""
+        def make() -> Program:
+            formula = formulas.formula(what, jax, function)
+            return Program(lambda row, _: formula(*row.reshape(-1, D)), numbers)
 
-    def function(x: jax.Array) -> jax.Array:
-        return jnp.asarray(memory.function()(x), x.dtype)
-
-    formula = formulas.formula(what, jax, function)
-    return lambda row, _: formula(*row.reshape(-1, dimension))
+        return memory.note((what, D), make)(columns)
 
 
 def mixed_derivatives(k: Callable, highest: int, s: np.ndarray, t: np.ndarray) -> list[np.ndarray]:
@@ -307,40 +260,26 @@ def mixed_derivatives(k: Callable, highest: int, s: np.ndarray, t: np.ndarray) -
             row = jax.grad(row, 0)
         return Program(lambda row, _: tuple(entry(*row) for entry in table))
 
-    return list(memory.note(("mixed derivatives", highest), make)((s, t), None, []))
+    return list(memory.note(("mixed derivatives", highest), make)((s, t)))
 
 
-def at_points(function: Callable, *points: Any, result: str = "d,d") -> jax.Array:
-    """A function of one point, or of a few, at points (..., D); `result`: the shape of its value.
+def at_points(function: Callable, *points: Any) -> jax.Array:
+    """A function of one point, or of a few, at points (..., D), which broadcast.
 
     For tracers: this becomes a part of the user's own program, in its precision.
     """
-    arrays = [jnp.asarray(x) for x in points]
-    if all(x.ndim == 1 for x in arrays):
-        return function(*arrays)
-    inputs = ",".join("(d)" for _ in arrays)
-    return jnp.vectorize(function, signature=f"{inputs}->({result})")(*arrays)
+    *batch, D = jnp.broadcast_shapes(*(jnp.shape(x) for x in points))
+    if not batch:
+        return function(*map(jnp.asarray, points))
+    found = jax.vmap(function)(*(jnp.broadcast_to(x, (*batch, D)).reshape(-1, D) for x in points))
+    return found.reshape((*batch, *found.shape[1:]))
 
 
-def solve(metric: Any, x: Any, p: Any) -> jax.Array:
-    """M(x)^-1 p."""
-    return at_points(lambda x, p: jnp.linalg.solve(metric(x), p), x, p, result="d")
-
-
-def traced_acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> jax.Array:
-    """c'' of the geodesic with c = x and c' = v, or what Eq. 2 prints for it."""
+def acceleration(metric: Any, x: Any, v: Any, printed: bool = False) -> jax.Array:
+    """c'' of the geodesic with c = x and c' = v, or what Eq. 2 prints for it, at one point."""
     of_metric = formulas.of_metric(jax, metric)
-
-    def one(x: jax.Array, v: jax.Array) -> jax.Array:
-        force = -of_metric["gradient"](x, v)[1] if printed else of_metric["force"](x, v)[0]
-        return jnp.linalg.solve(metric(x), force)
-
-    return at_points(one, x, v, result="d")
-
-
-def slopes(metric: Any, x: Any) -> jax.Array:
-    """d M_ij / d x_k, [i, j, k], at one point."""
-    return jax.jacfwd(metric)(x)
+    force = -of_metric["gradient"](x, v)[1] if printed else of_metric["force"](x, v)[0]
+    return jnp.linalg.solve(metric(x), force)
 
 
 def pulled_back(f: Any, x: Any, form: Form) -> tuple[jax.Array, int]:

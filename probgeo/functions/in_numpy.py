@@ -1,14 +1,15 @@
 """Functions of rows written with NumPy; derivatives that are not given come from differences."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from probgeo.functions.field import Field
+from probgeo.functions.field import FunctionField
 from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
-from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
+from probgeo.functions.trees import rebuilt
 
 EPSILON = float(np.finfo(float).eps)
 
@@ -41,64 +42,38 @@ def derivative_at_once(function: Callable, x: np.ndarray) -> np.ndarray:
     return ((values[0] - values[1]) / width[..., None]).swapaxes(1, 2)
 
 
-class NumpyField(Field):
-    """A right-hand side f(t, y[, dy][, args]) of rows.
-
-    `args` is a tree of arrays with one row a member.
-    """
+class NumpyField(FunctionField):
+    """A right-hand side of rows, perhaps with a function of its Jacobian."""
 
     def __init__(
         self, f: Callable, order: int, dimension: int, args: Any = None, jacobian: Callable | None = None
     ) -> None:
-        self.f, self.order, self.dimension = f, order, dimension
+        super().__init__(f, order, dimension, args)
         self.jacobian = getattr(f, "jacobian", None) if jacobian is None else jacobian
-        self._tree, self._leaves = args, leaves_of(args)
-        self.n_parameters = n_real(self._leaves)
 
-    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._values(t, state, self._rows(member))
+    def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
+        t, state = np.asarray(t, dtype=float), np.asarray(state, dtype=float)
+        leaves, (n, order, D) = [leaf[member] for leaf in self._leaves], state.shape
 
-    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        n, shape = len(t), (self.order, self.dimension, self.dimension)
-        leaves = self._rows(member)
-        if self.jacobian is not None:
-            given = self.jacobian(*self._arguments(t, state, leaves))
-            return _as_floats(given).reshape(n, *shape)
+        def called(f: Callable, state: np.ndarray, leaves: list[np.ndarray]) -> np.ndarray:
+            args = () if self._tree is None else (rebuilt(self._tree, leaves),)
+            return _as_floats(f(t, *state.swapaxes(0, 1), *args)) if n else np.empty((0, D))
 
-        def at(flat: np.ndarray) -> np.ndarray:
-            return self._values(t, flat.reshape(n, self.order, self.dimension), leaves)
+        if what == "values":
+            return (called(self.f, state, leaves),)
+        if what == "jacobians" and self.jacobian is not None:
+            return (called(self.jacobian, state, leaves).reshape(n, order, D, D),)
+        if what == "jacobians":
+            J = derivative(lambda y: called(self.f, y.reshape(n, order, D), leaves), state.reshape(n, order * D))
+            return (np.ascontiguousarray(J.reshape(n, D, order, D).swapaxes(1, 2)),)
 
-        flat = np.reshape(state, (n, self.order * self.dimension))
-        J = derivative(at, flat).reshape(n, self.dimension, *shape[:2])
-        return np.ascontiguousarray(J.swapaxes(1, 2))
+        def by(k: int) -> np.ndarray:
+            shape = leaves[k].shape
+            flat = leaves[k].reshape(n, math.prod(shape[1:]))
+            J = derivative(lambda y: called(self.f, state, [*leaves[:k], y.reshape(shape), *leaves[k + 1 :]]), flat)
+            return J.reshape(n, D, *shape[1:])
 
-    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
-        leaves = self._rows(member)
-        found = []
-        for k, leaf in enumerate(leaves):
-            if not is_real(leaf):
-                continue
-
-            def at(flat: np.ndarray, k: int = k, shape: tuple = leaf.shape) -> np.ndarray:
-                changed = [*leaves[:k], flat.reshape(shape), *leaves[k + 1 :]]
-                return self._values(t, state, changed)
-
-            by_leaf = derivative(at, leaf.reshape(len(t), int(np.prod(leaf.shape[1:]))))
-            found.append(by_leaf.reshape(len(t), self.dimension, *leaf.shape[1:]))
-        return found
-
-    def _rows(self, member: np.ndarray) -> list[np.ndarray]:
-        return [leaf[member] for leaf in self._leaves]
-
-    def _arguments(self, t: np.ndarray, state: np.ndarray, leaves: list[np.ndarray]) -> tuple:
-        state = np.asarray(state, dtype=float)
-        args = () if self._tree is None else (rebuilt(self._tree, leaves),)
-        return np.asarray(t, dtype=float), *state.swapaxes(0, 1), *args
-
-    def _values(self, t: np.ndarray, state: np.ndarray, leaves: list[np.ndarray]) -> np.ndarray:
-        if not len(t):
-            return np.empty((0, self.dimension))
-        return _as_floats(self.f(*self._arguments(t, state, leaves)))
+        return tuple(by(k) for k, real in enumerate(self._real) if real)
 
 
 def _as_floats(value: Any) -> np.ndarray:
@@ -112,9 +87,6 @@ class NumpyRowFunction(RowFunction):
     Third derivatives of decoders are left out (Gauss-Newton): differences are too coarse for them.
     """
 
-    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
-        self.f, self.dimension, self.out_shape = f, dimension, out_shape
-
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = [np.ascontiguousarray(column, dtype=float) for column in columns]
         block = max(1, AT_ONCE // (1 + int(np.prod(self.out_shape))))
@@ -123,7 +95,7 @@ class NumpyRowFunction(RowFunction):
     def _values(self, x: np.ndarray) -> np.ndarray:
         if not len(x):
             return np.empty((0, *self.out_shape))
-        return _as_floats(self.f(x))
+        return _as_floats(self.f(x) if self.after is None else self.after(self.f(x)))
 
 
 def _second(f: Callable, x: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Functions and modules of rows written with PyTorch; derivatives by `torch.func`."""
 
+import math
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -10,10 +11,11 @@ import numpy as np
 import torch
 
 from probgeo.functions import formulas
-from probgeo.functions.field import Field
+from probgeo.functions.composed import Stacked
+from probgeo.functions.field import FunctionField
 from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
 from probgeo.functions.torch_layers import Layer, jets, layers_of, shortened
-from probgeo.functions.trees import is_real, leaves_of, n_real, rebuilt
+from probgeo.functions.trees import leaves_of, rebuilt
 
 # Forward derivatives have one level for all threads, and a module lends out its parameters while it
 # is called with others: without the lock, decoders failed on two threads, now and then.
@@ -21,10 +23,9 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 def in_double_precision(f: Callable) -> Callable:
-    """A module as a function of float64 tensors, with its parameters as they are now.
-
-    Other functions are used as they are.
-    """
+    """A module as a function of float64 tensors, with its parameters as they are now; other functions as they are."""
+    if isinstance(f, Stacked):
+        return Stacked(tuple(map(in_double_precision, f.functions)))
     if not isinstance(f, torch.nn.Module):
         return f
     parts = {**dict(f.named_parameters()), **dict(f.named_buffers())}
@@ -43,44 +44,36 @@ def in_single_precision(f: Callable) -> Callable:
     return lambda *arguments: f(*rebuilt(arguments, [narrow(x) for x in leaves_of(arguments)]))
 
 
-def evaluator(f: Callable) -> Callable:
-    """f as a function of rows of NumPy, which are the leaves of its arguments."""
-    rows = _Rows(f)
-
-    def evaluate(*arguments: Any) -> Any:
-        tensors = rebuilt(arguments, [rows.tensor(leaf) for leaf in leaves_of(arguments)])
-        with ONE_AT_A_TIME, torch.no_grad():
-            out = rows.own(*tensors)
-        if isinstance(out, torch.Tensor):  # in its own precision, which tells how it computes
-            return out.cpu().numpy() if out.dtype == torch.float32 else _to_numpy(out)
-        return out
-
-    return evaluate
-
-
-class _Rows:
-    """Rows of NumPy through a formula of tensors and back, without gradients, in blocks."""
+class Rows:
+    """Rows of NumPy through tensors and back, without gradients."""
 
     def __init__(self, f: Callable, numbers: int = 1) -> None:
-        first = next(f.parameters(), None) if isinstance(f, torch.nn.Module) else None
-        self.device = torch.device("cpu") if first is None else first.device
+        parts = f.functions if isinstance(f, Stacked) else (f,)
+        modules = [part for part in parts if isinstance(part, torch.nn.Module)]
+        devices = [parameter.device for module in modules for parameter in module.parameters()]
+        self.device = devices[0] if devices else torch.device("cpu")
         self.own, self.numbers = in_double_precision(f), numbers
-
-    def f(self, *arguments: Any) -> torch.Tensor:
-        return self.own(*arguments).double()
 
     def tensor(self, array: np.ndarray) -> torch.Tensor:
         array = np.ascontiguousarray(array)
-        array = array if array.flags.writeable else array.copy()
-        return torch.from_numpy(array).to(self.device)
+        return torch.from_numpy(array if array.flags.writeable else array.copy()).to(self.device)
+
+    def once(self, *arguments: Any) -> Any:
+        """f of trees of rows; in the precision that it computes in."""
+        tensors = rebuilt(arguments, [self.tensor(leaf) for leaf in leaves_of(arguments)])
+        with ONE_AT_A_TIME, torch.no_grad():
+            out = self.own(*tensors)
+        if isinstance(out, torch.Tensor):
+            return out.cpu().numpy() if out.dtype == torch.float32 else _to_numpy(out)
+        return out
 
     def run(self, formula: Callable, *arrays: np.ndarray, free: bool = False) -> tuple[np.ndarray, ...]:
-        """Outputs (n, ...) at arrays (n, ...); `free`: on several threads at a time."""
+        """Outputs (n, ...) of a formula at arrays (n, ...), in blocks; `free`: on several threads at a time."""
         n = len(arrays[0])
         if not n:  # `vmap` wants at least one row
             one = (np.zeros((1, *array.shape[1:]), dtype=array.dtype) for array in arrays)
             return tuple(out[:0] for out in self.run(formula, *one, free=free))
-        width = sum(max(1, int(np.prod(array.shape[1:]))) for array in arrays)
+        width = sum(max(1, math.prod(array.shape[1:])) for array in arrays)
 
         def some(*part: np.ndarray) -> tuple[np.ndarray, ...]:
             with nullcontext() if free else ONE_AT_A_TIME, torch.no_grad():
@@ -97,57 +90,44 @@ def _to_numpy(out: torch.Tensor) -> np.ndarray:
     return np.array(out.detach().cpu().numpy(), dtype=np.float64, order="C")
 
 
-class TorchField(Field):
-    """A right-hand side f(t, y[, dy][, args]) of rows.
-
-    `args` is a tree of arrays with one row a member.
-    """
+class TorchField(FunctionField):
+    """A right-hand side of rows."""
 
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
-        self.f, self.order, self.dimension = f, order, dimension
-        self._rows = _Rows(f)
-        self._tree, self._leaves = args, leaves_of(args)
-        self.n_parameters = n_real(self._leaves)
+        super().__init__(f, order, dimension, args)
+        self._rows = Rows(f)
 
-    def values(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._run(lambda *row: (self._at(*row),), t, state, member)[0]
-
-    def jacobians(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> np.ndarray:
-        return self._run(self._jacobians, t, state, member)[0]
-
-    def by_args(self, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> list[np.ndarray]:
-        return list(self._run(self._by_args, t, state, member))
-
-    def _run(self, formula: Callable, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
-        rows = (np.asarray(t, dtype=float), np.asarray(state, dtype=float))
-        return self._rows.run(formula, *rows, *(leaf[member] for leaf in self._leaves))
+    def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
+        known = {"values": lambda *row: (self._at(*row),), "jacobians": self._jacobians, "by_args": self._by_args}
+        rows = (np.asarray(t, dtype=float), np.asarray(state, dtype=float), *(leaf[member] for leaf in self._leaves))
+        return self._rows.run(known[what], *rows)
 
     def _at(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
         args = () if self._tree is None else (rebuilt(self._tree, list(leaves)),)
-        return self._rows.f(t, *state.unbind(1), *args)
+        return self._rows.own(t, *state.unbind(1), *args).double()
 
     def _jacobians(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
-        flat = state.reshape(len(t), -1)
-        columns = _directional(lambda y: self._at(t, y.reshape(state.shape), *leaves), flat)
+        columns = _directional(lambda y: self._at(t, y.reshape(state.shape), *leaves), state.reshape(len(t), -1))
         J = columns.reshape(self.order, self.dimension, len(t), self.dimension)
         return (J.permute(2, 0, 3, 1),)
 
     def _by_args(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
-        found = []
-        for k, leaf in enumerate(leaves):
-            if not is_real(self._leaves[k]):
-                continue
+        def by(k: int) -> torch.Tensor:
+            shape = leaves[k].shape
+            columns = _directional(
+                lambda y: self._at(t, state, *leaves[:k], y.reshape(shape), *leaves[k + 1 :]),
+                leaves[k].reshape(len(t), -1),
+            )
+            return columns.permute(1, 2, 0).reshape(len(t), self.dimension, *shape[1:])
 
-            def at(y: torch.Tensor, k: int = k, shape: tuple = leaf.shape) -> torch.Tensor:
-                return self._at(t, state, *leaves[:k], y.reshape(shape), *leaves[k + 1 :])
-
-            columns = _directional(at, leaf.reshape(len(t), -1))
-            found.append(columns.permute(1, 2, 0).reshape(len(t), self.dimension, *leaf.shape[1:]))
-        return tuple(found)
+        return tuple(by(k) for k, real in enumerate(self._real) if real)
 
 
 def _directional(function: Callable, x: torch.Tensor) -> torch.Tensor:
-    """Derivatives of a function of rows x (n, K), each by itself, by each column: (K, n, D)."""
+    """Derivatives of a function of rows x (n, K), each by itself, by each column: (K, n, D).
+
+    Half the time of one-row formulas that are mapped over rows and columns.
+    """
 
     def along(direction: torch.Tensor) -> torch.Tensor:
         return torch.func.jvp(function, (x,), (direction.expand_as(x),))[1]
@@ -158,20 +138,26 @@ def _directional(function: Callable, x: torch.Tensor) -> torch.Tensor:
 class TorchRowFunction(RowFunction):
     """A map x (n, D) -> (n, ...) of rows."""
 
-    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...]) -> None:
-        self.f, self.dimension, self.out_shape = f, dimension, out_shape
-        self._rows = _Rows(f, int(np.prod(out_shape)))
-        layers = layers_of(f)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._rows = Rows(self.f, math.prod(self.out_shape))
+        layers = layers_of(self.f)
+        if layers is not None and self.after is not None:
+            layers = [*layers, Layer(self.after, affine=False)] if getattr(self.after, "elementwise", False) else None
         self._layers = None if layers is None else shortened(layers)
+
+    def _at(self, x: torch.Tensor) -> torch.Tensor:
+        value = self._rows.own(x).double()
+        return value if self.after is None else self.after(value)
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = [np.asarray(column, dtype=float) for column in columns]
         if what == "values":
-            return self._rows.run(lambda x: (self._rows.f(x),), *rows)
+            return self._rows.run(lambda x: (self._at(x),), *rows)
         if self._layers is not None and what in OF_LAYERS:
             free = all(layer.affine or layer.jet is not None for layer in self._layers)
             return self._rows.run(partial(OF_LAYERS[what], self._layers), *rows, free=free)
-        formula = formulas.formula(what, torch.func, lambda x: self._rows.f(x[None])[0])
+        formula = formulas.formula(what, torch.func, lambda x: self._at(x[None])[0])
         return self._rows.run(torch.func.vmap(formula), *rows)
 
 

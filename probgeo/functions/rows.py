@@ -31,23 +31,33 @@ def pair_numbers(dimension: int) -> np.ndarray:
     return number
 
 
-class RowFunction(ABC):
-    """A map x (D,) -> array of shape `out_shape`, at many rows.
+def asymmetry(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How much entries (..., D, D) differ from those across, and whether round-off explains it."""
+    gap = np.abs(M - M.swapaxes(-1, -2)).max(axis=(-1, -2))
+    return gap, ~(gap > 1e-9 * np.abs(M).max(axis=(-1, -2)))
 
-    The methods that take a `form` treat it as one of three quadratic forms: "metric" if it returns
-    M(x) (D, D) itself; "decoder" if M = J'J with J its Jacobian; "gaussian" if it returns means
-    and logarithms of standard deviations (2, ...) of normal distributions, and M is Fisher's.
+
+class RowFunction(ABC):
+    """A map x (D,) -> array of shape `out_shape`, at many rows, and the metric M that it stands for.
+
+    `form` says which: "metric" if it returns M(x) (D, D) itself; "decoder" if M = J'J with J its Jacobian; "gaussian"
+    if it returns means and standard deviations (2, ...) of normal distributions, and M is Fisher's.
 
     Attributes
     ----------
     dimension : D
-    out_shape : shape of its value at one point
-    precision : spacing, next to one, of the numbers that it computes with
+    after : applied to the values of f, in whichever framework they are; `elementwise` if it says so
+    out_shape : shape of a value after that
+    name : what errors call the metric
     """
 
-    dimension: int
-    precision: float = 2.0**-52
-    out_shape: tuple[int, ...]
+    form: Form = "metric"
+    spacing: float = 2.0**-52
+    name: str = ""
+
+    def __init__(self, f: Callable, dimension: int, out_shape: tuple[int, ...], after: Callable | None = None) -> None:
+        self.f, self.dimension, self.after = f, dimension, after
+        self.out_shape = out_shape if after is None else np.shape(after(np.ones(out_shape)))
 
     @abstractmethod
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -62,41 +72,52 @@ class RowFunction(ABC):
         value, gradient, hessian = self._run("scalar terms", x)
         return value, gradient, hessian
 
-    def tensors(self, x: np.ndarray, form: Form = "metric") -> np.ndarray:
+    def tensors_at(self, x: np.ndarray) -> np.ndarray:
         """M(x): (n, D, D)."""
-        return self._run(f"{form} tensor", x)[0]
+        return self._symmetric(x, self._run(f"{self.form} tensor", x)[0])
 
-    def energies(self, x: np.ndarray, v: np.ndarray, form: Form = "metric") -> np.ndarray:
-        """L(x, v): (n,)."""
-        return self._run(f"{form} energy", x, v)[0]
+    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """L = v' M(x) v / 2: (n,)."""
+        return self._run(f"{self.form} energy", x, v)[0]
 
-    def energy_terms(
-        self, x: np.ndarray, v: np.ndarray, second: bool = True, form: Form = "metric"
-    ) -> tuple[np.ndarray, ...]:
-        """L(x, v) (n,), its gradients by x and by v (n, D), the blocks xx, xv, vv (n, D, D).
+    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> tuple[np.ndarray, ...]:
+        """L with its first and, if asked for, second derivatives, in the order of `EnergyTerms`."""
+        if not second:
+            return *self._run(f"{self.form} gradient", x, v), *np.empty((3, 0, self.dimension, self.dimension))
+        *terms, M = self._run(f"{self.form} terms", x, v)
+        return *terms, self._symmetric(x, M)
 
-        xv[i, j] = d^2 L / dx_i dv_j, and vv = M(x). Blocks are empty, (0, D, D), unless `second`.
-        """
-        if second:
-            return self._run(f"{form} terms", x, v)
-        empty = np.empty((3, 0, self.dimension, self.dimension))
-        return (*self._run(f"{form} gradient", x, v), *empty)
+    def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """F = dL/dx - (d^2 L / dv dx) v, (n, D), and M(x); geodesics have c'' = M^-1 F."""
+        force, M = self._run(f"{self.form} force", x, v)
+        return force, self._symmetric(x, M)
+
+    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Derivatives of F(x, v) - M(x) a by x and by v at fixed a: (n, 2, D, D)."""
+        return np.stack(self._run(f"{self.form} force jacobian", x, v, a), axis=1)
+
+    def _symmetric(self, x: np.ndarray, M: np.ndarray) -> np.ndarray:
+        """M at x, if it is symmetric: derivatives are those of v' M v, which sees nothing else."""
+        if self.form != "metric":
+            return M
+        gaps, symmetric = asymmetry(M)
+        if not symmetric.all():
+            n = np.argmin(symmetric)
+            raise ValueError(
+                f"the metric {self.name} must be symmetric, but at x = {x[n]} it has entries "
+                f"that differ by {gaps[n]:.3g}"
+            )
+        return M
+
+    def is_pulled_back(self, dimension: int) -> bool:
+        """Whether its `products` are what Newton's method gets."""
+        # there are D^2 second derivatives of a decoder; third ones take some 6 D passes through it
+        return self.form == "decoder" and dimension <= 6
 
     def products(self, x: np.ndarray) -> np.ndarray:
-        """Inner products (n, K, K) of all first and second derivatives of a decoder.
-
-        First the D columns of its Jacobian, then f''(e_i, e_j) with i >= j, see `pair_numbers`.
-        """
+        """Inner products (n, K, K) of all first and second derivatives of a decoder, see `Metric.products`."""
         return self._run("decoder products", x)[0]
 
-    def forces(self, x: np.ndarray, v: np.ndarray, form: Form = "metric") -> tuple[np.ndarray, np.ndarray]:
-        """F(x, v) = dL/dx - (d^2 L / dv dx) v, (n, D), and M(x); geodesics have c'' = M^-1 F."""
-        force, tensor = self._run(f"{form} force", x, v)
-        return force, tensor
-
-    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray, form: Form = "metric") -> np.ndarray:
-        """Derivatives of F(x, v) - M(x) a by x and by v at fixed a: (n, 2, D, D).
-
-        M^-1 times that are the derivatives of the acceleration a = M^-1 F.
-        """
-        return np.stack(self._run(f"{form} force jacobian", x, v, a), axis=1)
+    def precision(self, dimension: int) -> float:
+        """Spacing, next to one, of the numbers that it computes with."""
+        return self.spacing

@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from probgeo.functions.composed import Stacked
-
 nn = torch.nn
 AFFINE = (
     *(nn.Linear, nn.Identity, nn.Flatten, nn.Unflatten),
@@ -66,36 +64,10 @@ class Layer:
     jet: Callable | None = None  # value, slope and bend in closed form
 
 
-class ComposedModule(nn.Module):
-    """x -> formula(module(x)); the formula is a layer if it says that it is elementwise."""
-
-    def __init__(self, module: nn.Module, formula: Callable) -> None:
-        super().__init__()
-        self.module, self.formula = module, formula
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.formula(self.module(x))
-
-
-class StackedModule(nn.Module):
-    """x -> the values of several modules, or functions, as `Stacked` has them."""
-
-    def __init__(self, functions: tuple[Callable, ...]) -> None:
-        super().__init__()
-        self.modules_in_use = nn.ModuleList([f for f in functions if isinstance(f, nn.Module)])
-        self.stack = Stacked(functions)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.stack(x)
-
-
 def layers_of(module: Any) -> list[Layer] | None:
     """The layers of a module in double precision, or None if it is not a chain of known ones."""
     if not isinstance(module, nn.Module):
         return None
-    if isinstance(module, ComposedModule):
-        before = layers_of(module.module) if getattr(module.formula, "elementwise", False) else None
-        return None if before is None else [*before, Layer(module.formula, affine=False)]
     try:
         graph = torch.fx.symbolic_trace(copy.deepcopy(module).double().requires_grad_(False))
     except Exception:  # noqa: BLE001 (whatever it is, the module is differentiated as a whole)

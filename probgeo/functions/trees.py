@@ -68,8 +68,3 @@ def as_parameter(leaf: Any, batch_shape: tuple[int, ...]) -> np.ndarray:
 def is_real(leaf: np.ndarray) -> bool:
     """Whether there are derivatives by it: not so by whole numbers and truth values."""
     return leaf.dtype.kind == "f"
-
-
-def n_real(leaves: list[np.ndarray]) -> int:
-    """How many real parameters a member has."""
-    return sum(int(np.prod(leaf.shape[1:])) for leaf in leaves if is_real(leaf))

@@ -63,8 +63,7 @@ class TorchFunction:
     Parameters
     ----------
     f : callable
-        Called as that of `NumpyFunction`. Modules in single precision are evaluated in double
-        precision.
+        Called as that of `NumpyFunction`. Modules in single precision are evaluated in double precision.
     """
 
     f: Callable

@@ -3,21 +3,17 @@
 from probgeo.metrics.base import Metric, as_metric
 from probgeo.metrics.charts import HalfPlane, PoincareBall, Sphere
 from probgeo.metrics.check import MetricReport, check_metric
-from probgeo.metrics.clusters import LargeMargin, from_lmnn
 from probgeo.metrics.conformal import Conformal
 from probgeo.metrics.density import DensityMetric, from_density
-from probgeo.metrics.diagonal import Diagonal
 from probgeo.metrics.ensemble import Ensemble, bootstrap
 from probgeo.metrics.equation import acceleration, christoffel, printed_acceleration
 from probgeo.metrics.flat import Flat
-from probgeo.metrics.function import FunctionMetric
-from probgeo.metrics.learners import Learner
-from probgeo.metrics.lmnn import LMNNFit, lmnn_diagonal
+from probgeo.metrics.function import Diagonal, FunctionMetric
+from probgeo.metrics.learners import Learner, LocalPCA, Mixture, from_local_pca, from_mixture
+from probgeo.metrics.lmnn import LargeMargin, LMNNFit, from_lmnn, lmnn_diagonal
 from probgeo.metrics.local import LocalMetrics
 from probgeo.metrics.local_covariance import LocalCovariance
-from probgeo.metrics.local_pca import LocalPCA, from_local_pca
 from probgeo.metrics.loops import EnergyTerms
-from probgeo.metrics.mixture import Mixture, from_mixture
 from probgeo.metrics.precision import RadialPrecision, radial_std
 from probgeo.metrics.pullback import Pullback
 from probgeo.metrics.score import ScoreMetric, from_score

@@ -11,7 +11,7 @@ dM/dc. Eq. 2 of the paper prints another right-hand side (erratum 1), see `print
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,12 @@ from probgeo._checks import is_traced
 from probgeo._repr import described
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.in_numpy import derivative, times
-from probgeo.metrics.inputs import asymmetry, unwrapped
+from probgeo.functions.rows import pair_numbers
+from probgeo.metrics.inputs import unwrapped
 from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_jacobians, solve_vectors
 
 # attributes that hold what was worked out from the others: compiled functions, rearranged tensors
-CACHED = ("_by_dimension", "_few", "_full", "_is_checked", "_landmarks", "_pulled_back")
+CACHED = ("_by_dimension", "_few", "_full", "_is_checked")
 
 
 class Metric(ABC):
@@ -68,50 +69,62 @@ class Metric(ABC):
         """Spacing, next to one, of the numbers that it computes with."""
         return 2.0**-52
 
-    # --- many rows at once: what the engine uses --------------------------------------------
+    # --- many rows at once: what the engine uses; the first five are linear in M ---------------
 
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
         """M (n, D, D) at rows x (n, D)."""
-        return self._symmetric(x, self._rows(x).tensors(x))
+        return self._sum("tensors_at", x)
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """L = v' M(x) v / 2 at rows x, v (n, D)."""
-        return self._rows(x).energies(x, v)
+        return self._sum("energies", x, v)
 
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         """L with its first and, if asked for, second derivatives at rows x, v (n, D).
 
         NaN or infinite where there is no metric.
         """
-        terms = EnergyTerms(*self._rows(x).energy_terms(x, v, second))
-        self._symmetric(x, terms.vv)
-        return terms
+        return EnergyTerms(*self._sum("energy_terms", x, v, second))
+
+    def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """F = dL/dx - (d^2 L / dv dx) v (n, D) at rows x, v (n, D), and M; geodesics have M c'' = F."""
+        return self._sum("forces", x, v)
+
+    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Derivatives (n, 2, D, D) of F(x, v) - M(x) a at fixed a (n, D): [:, 0] by x, [:, 1] by v."""
+        return self._sum("force_jacobians", x, v, a)
 
     def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
         """L and its first derivatives; second ones that make Newton's method converge.
 
-        Those of `energy_terms`, or others with which the second variation of the energy of a
-        geodesic is the same.
+        Those of `energy_terms`, or others with which the second variation of the energy of a geodesic is the same.
         """
         return self.energy_terms(x, v)
 
     def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """c'' (n, D) of geodesics with c = x and c' = v; NaN where M is not positive definite."""
-        return self._accelerations(x, v)[0]
+        force, M = self.forces(x, v)
+        return solve_vectors(M, force)
 
     def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Derivatives (n, 2, D, D) of c'': [:, 0] by x, [:, 1] by v."""
-        a, M = self._accelerations(x, v)
-        return solve_jacobians(M, self._rows(x).force_jacobians(x, v, a).swapaxes(1, 2))
-
-    def _accelerations(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        force, M = self._rows(x).forces(x, v)
-        self._symmetric(x, M)
-        return solve_vectors(M, force), M
+        force, M = self.forces(x, v)
+        return solve_jacobians(M, self.force_jacobians(x, v, solve_vectors(M, force)))
 
     def inner(self, x: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """u' M(x) v (n,) at rows x, u, v (n, D)."""
         return np.einsum("ni,nij,nj->n", u, self.tensors_at(x), v)
+
+    def is_pulled_back(self, dimension: int) -> bool:
+        """Whether it is the metric that a map f pulls back, whose `products` are known and few."""
+        return False
+
+    def products(self, x: np.ndarray) -> np.ndarray:
+        """Inner products (n, K, K) of all first and second derivatives of that map.
+
+        First the D columns of its Jacobian, then f''(e_i, e_j) with i >= j, see `pair_numbers`.
+        """
+        raise NotImplementedError
 
     def landmarks(self) -> np.ndarray:
         """Points (L, D) worth a detour; possibly none."""
@@ -129,61 +142,49 @@ class Metric(ABC):
 
     def apply(self, x: Any, v: Any) -> Any:
         """M(x) v."""
-        if is_traced(x, v):
-            return jax_methods().at_points(lambda x, v: self(x) @ v, x, v, result="d")
-        x, v, shape = broadcast_rows(x, v)
-        return times(self.tensors_at(x), v).reshape(shape)
+        return at_points(lambda x, v: times(self.tensors_at(x), v), lambda x, v: self(x) @ v, x, v)
 
     def solve(self, x: Any, p: Any) -> Any:
         """M(x)^-1 p; NaN where M(x) is not positive definite."""
-        if is_traced(x, p):
-            return jax_methods().solve(self, x, p)
-        x, p, shape = broadcast_rows(x, p)
-        return solve_vectors(self.tensors_at(x), p).reshape(shape)
+
+        def traced(x: Any, p: Any) -> Any:
+            return array_module(x).linalg.solve(self(x), p)
+
+        return at_points(lambda x, p: solve_vectors(self.tensors_at(x), p), traced, x, p)
 
     def energy(self, x: Any, v: Any) -> Any:
         """v' M(x) v, the squared speed of a curve at x with velocity v."""
-        if is_traced(x, v):
-            return jax_methods().at_points(lambda x, v: v @ self(x) @ v, x, v, result="")
-        x, v, shape = broadcast_rows(x, v)
-        return 2.0 * self.energies(x, v).reshape(shape[:-1])
+        return at_points(lambda x, v: 2.0 * self.energies(x, v), lambda x, v: v @ self(x) @ v, x, v)
 
     def acceleration(self, x: Any, v: Any) -> Any:
         """c'' of the geodesic with c = x and c' = v."""
-        if is_traced(x, v):
-            return jax_methods().traced_acceleration(self, x, v)
-        x, v, shape = broadcast_rows(x, v)
-        return self.accelerations(x, v).reshape(shape)
+        return at_points(self.accelerations, lambda x, v: jax_methods().acceleration(self, x, v), x, v)
 
-    # --- metrics that are known by a function x -> M(x) alone ---------------------------------
+    # --- metrics that are known by functions, or by other metrics ------------------------------
 
-    def _rows(self, x: np.ndarray) -> RowFunction:
-        """The function, for rows (n, D)."""
+    def _parts(self, x: np.ndarray) -> Sequence[Any]:
+        """Metrics, or what `as_row_function` makes of functions, whose M add up to this one's; for rows (n, D)."""
 
-        def make(dimension: int) -> RowFunction:
-            made = self._found_out(dimension)
-            self._symmetric(x[:1], made.tensors(x[:1]))
+        def make(D: int) -> RowFunction:
+            made, function = as_row_function(self._function, D, "metric", (D, D)), unwrapped(self._function)
+            own = getattr(function, "__self__", None) is self
+            made.name = type(self).__name__ if own else getattr(function, "__qualname__", type(function).__name__)
+            made.tensors_at(x[:1])  # complains about a matrix that is not symmetric
             return made
 
-        return self._kept(x.shape[1], make)
+        return [self._kept(x.shape[1], make)]
 
-    def _found_out(self, dimension: int) -> RowFunction:
-        return as_row_function(self.__call__, dimension, "metric", (dimension, dimension))
-
-    def _symmetric(self, x: np.ndarray, M: np.ndarray) -> np.ndarray:
-        """M at x, if it is symmetric: derivatives are those of v' M v, which sees nothing else."""
-        gaps, symmetric = asymmetry(M)
-        if not symmetric.all():
-            n = np.argmin(symmetric)
-            raise ValueError(
-                f"the metric {self._name} must be symmetric, but at x = {x[n]} it has entries that "
-                f"differ by {gaps[n]:.3g}"
-            )
-        return M
+    def _sum(self, what: str, x: np.ndarray, *more: Any) -> Any:
+        first, *others = [getattr(part, what)(x, *more) for part in self._parts(x)]
+        if not others:
+            return first
+        if isinstance(first, tuple):
+            return tuple(sum(arrays) for arrays in zip(first, *others, strict=True))
+        return sum(others, start=first)
 
     @property
-    def _name(self) -> str:
-        return type(self).__name__
+    def _function(self) -> Callable:
+        return self.__call__
 
     def _kept(self, dimension: int, make: Callable[[int], Any]) -> Any:
         """What `make` has found out of the functions of a metric, for points of so many numbers."""
@@ -201,48 +202,23 @@ def array_module(x: Any) -> Any:
     return np
 
 
-def constant(array: np.ndarray, x: Any) -> np.ndarray:
-    """Numbers of a metric in the precision of x.
-
-    For JAX a new array each time: it remembers arrays of NumPy by their identity, and mistakes one
-    that it has seen in double precision for that where it computes in single precision.
-    """
-    return array if array_module(x) is np else array.astype(x.dtype)
-
-
-class ClosedForm(Metric):
-    """A metric whose formula is written for points (..., D), in NumPy or JAX alike.
-
-    What a subclass does not do better follows from `energy_terms`, which it defines.
-    """
+class OfPoints(Metric):
+    """A metric that is called with points (..., D), of JAX or NumPy."""
 
     def __call__(self, x: Any) -> Any:
         """M (..., D, D) at x (..., D): JAX arrays for those of JAX, else NumPy."""
-        xp = array_module(x)
-        return self._formula(x if xp is not np else np.asarray(x, dtype=np.float64), xp)
+        if array_module(x) is not np:
+            return self._in_jax(x)
+        points = np.asarray(x, dtype=np.float64)
+        D = points.shape[-1]
+        return self.tensors_at(points.reshape(-1, D)).reshape(*points.shape, D)
 
     @abstractmethod
-    def _formula(self, x: Any, xp: Any) -> Any:
-        """M(x), with the functions of the array module `xp`."""
-
-    def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(self._formula(x, np))
-
-    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return 0.5 * self.inner(x, v, v)
-
-    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        # M c'' = dL/dx - (d^2 L / dv dx) c', and v' xv = xv' v
-        terms = self.energy_terms(x, v)
-        return solve_vectors(terms.vv, terms.by_x - np.matmul(v[:, None, :], terms.xv)[:, 0])
-
-    def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        by_x = derivative(lambda y: self.accelerations(y, v), x)
-        by_v = derivative(lambda u: self.accelerations(x, u), v)
-        return np.stack([by_x, by_v], axis=1)
+    def _in_jax(self, x: Any) -> Any:
+        """M(x) of JAX."""
 
 
-class ByLoop(ClosedForm):
+class ByLoop(OfPoints):
     """A metric whose energy and derivatives are written by one compiled loop."""
 
     @abstractmethod
@@ -258,9 +234,65 @@ class ByLoop(ClosedForm):
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         return self._filled(x, v, SECOND if second else FIRST)
 
-    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        forces = self._filled(x, v, FORCE)
-        return solve_vectors(forces.vv, forces.by_x)
+    def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        terms = self._filled(x, v, FORCE)
+        return terms.by_x, terms.vv
+
+    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
+        def excess(y: np.ndarray, u: np.ndarray) -> np.ndarray:
+            force, M = self.forces(y, u)
+            return force - times(M, a)
+
+        return np.stack([derivative(lambda y: excess(y, v), x), derivative(lambda u: excess(x, u), v)], axis=1)
+
+
+class Sum(OfPoints):
+    """A metric of several parts. It is pulled back if all of them are."""
+
+    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
+        if not second and self.is_pulled_back(x.shape[1]):
+            terms = newton_terms(self.products(x), v)
+            return EnergyTerms(*terms[:3], *(block[:0] for block in terms[3:]))
+        return super().energy_terms(x, v, second)
+
+    def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
+        return newton_terms(self.products(x), v) if self.is_pulled_back(x.shape[1]) else self.energy_terms(x, v)
+
+    def products(self, x: np.ndarray) -> np.ndarray:
+        return self._sum("products", x)
+
+    def is_pulled_back(self, dimension: int) -> bool:
+        return all(part.is_pulled_back(dimension) for part in self._parts(np.empty((0, dimension))))
+
+    def precision(self, dimension: int) -> float:
+        return max(part.precision(dimension) for part in self._parts(np.empty((0, dimension))))
+
+
+def newton_terms(products: np.ndarray, v: np.ndarray) -> EnergyTerms:
+    """Second derivatives of the energy for Newton's method, without third ones of the decoder.
+
+    With f(c)' = J c', the energy of c + e changes by |(J e)'|^2 + f(c)' . f''(e, e)' to second order. By parts, the
+    last term is -f(c)'' . f''(e, e), and along geodesics f(c)'' is the part of f''(c', c') that is orthogonal to the
+    decoded manifold. All are sums of inner `products` (n, K, K) of first and second derivatives, see `Metric.products`.
+    """
+    n, D = v.shape
+    J, second = slice(0, D), D + pair_numbers(D)
+    turning = np.zeros((n, products.shape[1], D))  # what f''(v, e_i) consists of
+    for k in range(D):
+        turning[:, second[k], np.arange(D)] += v[:, k, None]
+    turned = products @ turning  # products with f''(v, e_i)
+    bent = times(turned, v)  # with f''(v, v)
+    M = np.ascontiguousarray(products[:, J, J])
+    tangential = times(products[:, :, J], solve_vectors(M, bent[:, J]))
+    by_v = times(M, v)
+    return EnergyTerms(
+        energy=0.5 * np.sum(by_v * v, axis=1),
+        by_x=times(turned[:, J].swapaxes(1, 2), v),
+        by_v=by_v,
+        xx=turning.swapaxes(1, 2) @ turned - (bent - tangential)[:, second],
+        xv=np.ascontiguousarray(turned[:, J].swapaxes(1, 2)),
+        vv=M,
+    )
 
 
 def as_metric(metric: Any, dimension: int | None = None) -> Metric:
@@ -296,17 +328,19 @@ def check_dimension(metric: Metric, dimension: int) -> None:
 
 def is_function(metric: Metric) -> bool:
     """Whether a metric is known by `__call__` alone."""
-    return type(metric).tensors_at is Metric.tensors_at
+    return (type(metric).tensors_at, type(metric)._parts) == (Metric.tensors_at, Metric._parts)
 
 
-def broadcast_rows(x: Any, v: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """x and v, which broadcast, as rows (n, D), and the shape they had."""
+def at_points(of_rows: Callable, traced: Callable, x: Any, v: Any) -> Any:
+    """A function of points and vectors (..., D), which broadcast: `of_rows` (n, D), or `traced` of one for JAX."""
+    if is_traced(x, v):
+        return jax_methods().at_points(traced, x, v)
     x, v = np.asarray(x, dtype=np.float64), np.asarray(v, dtype=np.float64)
     if x.ndim == 0 or v.ndim == 0 or x.shape[-1] != v.shape[-1]:
         raise ValueError(f"x and v must have shape (..., D) of one size D, got {x.shape}, {v.shape}")
-    shape = np.broadcast_shapes(x.shape, v.shape)
-    x, v = (np.array(np.broadcast_to(y, shape)).reshape(-1, shape[-1]) for y in (x, v))
-    return x, v, shape
+    *batch, D = np.broadcast_shapes(x.shape, v.shape)
+    found = of_rows(*(np.array(np.broadcast_to(y, (*batch, D))).reshape(-1, D) for y in (x, v)))
+    return found.reshape((*batch, *found.shape[1:]))
 
 
 def jax_methods() -> Any:

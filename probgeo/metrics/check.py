@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from probgeo.functions.rows import AT_ONCE, in_blocks
+from probgeo.functions.rows import AT_ONCE, asymmetry, in_blocks
 from probgeo.metrics.base import Metric, as_metric, check_dimension, is_function
-from probgeo.metrics.inputs import as_points, asymmetry, is_positive_definite
+from probgeo.metrics.inputs import as_points, is_positive_definite
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def check_metric(metric: Any, X: Any) -> MetricReport:
 
 def _look(metric: Metric, x: np.ndarray) -> tuple[np.ndarray, ...]:
     """Condition, smallest eigenvalue, and whether M(x) is finite, symmetric and definite."""
-    tensors = metric._rows(x).tensors(x) if is_function(metric) else metric.tensors_at(x)
+    tensors = metric._parts(x)[0].values(x) if is_function(metric) else metric.tensors_at(x)
     finite = np.isfinite(tensors).all(axis=(1, 2))
     usable = np.where(finite[:, None, None], tensors, np.eye(x.shape[1]))
     _, symmetric = asymmetry(usable)

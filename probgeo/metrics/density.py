@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.functions import as_row_function
-from probgeo.functions.composed import followed_by, library_of
+from probgeo.functions import RowFunction, as_row_function
+from probgeo.functions.composed import Composed, library_of
 from probgeo.metrics.base import Metric
 from probgeo.metrics.conformal import Conformal
-from probgeo.metrics.inputs import as_function, as_points
+from probgeo.metrics.inputs import as_function, as_points, unwrapped
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,17 @@ class DensityMetric(Conformal):
     data: np.ndarray
 
     def __init__(self, log_density: Callable, price: Price, data: np.ndarray, base: Any) -> None:
-        super().__init__(followed_by(log_density, price), base)
+        super().__init__(Composed(unwrapped(log_density), price), base)
         vars(self).update(log_density=log_density, price=price, data=data)
 
     @property
     def dimension(self) -> int:
         return self.data.shape[1]
+
+    def _factor(self, x: np.ndarray) -> RowFunction:
+        return self._kept(
+            x.shape[1], lambda D: as_row_function(self.log_density, D, "log_density", (), after=self.price)
+        )
 
     def landmarks(self) -> np.ndarray:
         """Those of the base, and the data."""
@@ -63,10 +68,9 @@ def from_density(
 ) -> DensityMetric:
     """M(x) = I / ((p(x) / p0)^power + floor): short ways lead where data are dense.
 
-    p0 is the largest density among the data, so that it does not matter in which units p is given,
-    or whether it is normalised. At the densest point lengths are (almost) those one sees. With the
-    default power they count, where the floor does not matter, how many data are passed: points of
-    density p are p^(-1/D) apart.
+    p0 is the largest density among the data, so that it does not matter in which units p is given, or whether it is
+    normalised. At the densest point lengths are (almost) those one sees. With the default power they count, where the
+    floor does not matter, how many data are passed: points of density p are p^(-1/D) apart.
 
     Parameters
     ----------

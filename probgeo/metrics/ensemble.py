@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_generator, as_whole_number
-from probgeo.functions.in_numpy import times
-from probgeo.metrics.base import ClosedForm, Metric
+from probgeo.metrics.base import Metric, Sum
 from probgeo.metrics.inputs import as_distinct_points
 from probgeo.metrics.learners import Learner
-from probgeo.metrics.loops import EnergyTerms, solve_vectors
-from probgeo.metrics.pullback import Pullback, newton_terms
+from probgeo.metrics.pullback import Pullback
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class Ensemble(ClosedForm):
+class Ensemble(Sum):
     """The expected metric of several members, each of which may be right.
 
     Geodesics are those of the average of all M(x); a decoder drawn anew at every moment would make
@@ -58,37 +56,19 @@ class Ensemble(ClosedForm):
     def dimension(self) -> int | None:
         return next((m.dimension for m in self.members if m.dimension is not None), None)
 
-    def precision(self, dimension: int) -> float:
-        return max(member.precision(dimension) for member in self.members)
-
     @property
     def is_flat(self) -> bool:  # type: ignore[override]
         return all(member.is_flat for member in self.members)
 
-    def _formula(self, x: Any, xp: Any) -> Any:
+    def _in_jax(self, x: Any) -> Any:
         return sum(member(x) for member in self.members) / len(self.members)
 
-    def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        return np.mean([member.tensors_at(x) for member in self.members], axis=0)
+    def _parts(self, x: np.ndarray) -> tuple[Metric, ...]:
+        return self.members
 
-    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.mean([member.energies(x, v) for member in self.members], axis=0)
-
-    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        parts = [member.energy_terms(x, v, second) for member in self.members]
-        return EnergyTerms(*(np.mean(arrays, axis=0) for arrays in zip(*parts, strict=True)))
-
-    def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
-        decoders = [member for member in self.members if isinstance(member, Pullback)]
-        if len(decoders) < len(self.members) or not all(member.has_products(x.shape[1]) for member in decoders):
-            return self.energy_terms(x, v)
-        return newton_terms(np.mean([member.products(x) for member in decoders], axis=0), v)
-
-    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        tensors = [member.tensors_at(x) for member in self.members]
-        own = [member.accelerations(x, v) for member in self.members]
-        force = np.mean([times(M, a) for M, a in zip(tensors, own, strict=True)], axis=0)
-        return solve_vectors(np.mean(tensors, axis=0), force)
+    def _sum(self, what: str, x: np.ndarray, *more: Any) -> Any:
+        total, count = super()._sum(what, x, *more), len(self.members)
+        return tuple(array / count for array in total) if isinstance(total, tuple) else total / count
 
     def landmarks(self) -> np.ndarray:
         known = [m.landmarks() for m in self.members]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import is_traced
-from probgeo.metrics.base import array_module, as_metric, broadcast_rows, jax_methods
+from probgeo.metrics.base import array_module, as_metric, at_points, jax_methods
 from probgeo.metrics.loops import solve_vectors
 
 
@@ -37,11 +37,12 @@ def printed_acceleration(metric: Any, x: Any, v: Any) -> Any:
     1.0
     """
     made = as_metric(metric)
-    if is_traced(x, v):
-        return jax_methods().traced_acceleration(made, x, v, printed=True)
-    x, v, shape = broadcast_rows(x, v)
-    terms = made.energy_terms(x, v)
-    return solve_vectors(terms.vv, -terms.by_x).reshape(shape)
+
+    def of_rows(x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        terms = made.energy_terms(x, v)
+        return solve_vectors(terms.vv, -terms.by_x)
+
+    return at_points(of_rows, lambda x, v: jax_methods().acceleration(made, x, v, printed=True), x, v)
 
 
 def christoffel(metric: Any, x: Any) -> Any:
@@ -57,7 +58,7 @@ def christoffel(metric: Any, x: Any) -> Any:
     """
     made, xp = as_metric(metric), array_module(x)
     if is_traced(x):
-        slopes, M = jax_methods().slopes(made, x), made(x)
+        slopes, M = jax_methods().jax.jacfwd(made)(x), made(x)  # dM_ij / dx_k
     else:
         point = np.array(x, dtype=np.float64)[None]
         D = point.shape[1]

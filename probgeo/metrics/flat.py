@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_float_array
-from probgeo.metrics.base import ClosedForm, array_module, constant
+from probgeo.functions.composed import constant
+from probgeo.metrics.base import OfPoints, array_module
 from probgeo.metrics.inputs import check_tensor
 from probgeo.metrics.loops import EnergyTerms
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class Flat(ClosedForm):
+class Flat(OfPoints):
     """M(x) = A everywhere, by default the identity in any dimension.
 
     Exponential map, logarithm and so on are in closed form for points (..., D) that broadcast.
@@ -46,12 +47,18 @@ class Flat(ClosedForm):
     def dimension(self) -> int | None:
         return None if self.A is None else len(self.A)
 
-    def _formula(self, x: Any, xp: Any) -> Any:
+    def _in_jax(self, x: Any) -> Any:
+        return self._everywhere(x, array_module(x))
+
+    def _everywhere(self, x: Any, xp: Any) -> Any:
         A = np.eye(x.shape[-1]) if self.A is None else constant(self.A, x)
         return xp.zeros((*x.shape[:-1], 1, 1)) + A
 
     def floors(self, dimension: int) -> np.ndarray:
         return self.tensors_at(np.zeros((1, dimension)))
+
+    def tensors_at(self, x: np.ndarray) -> np.ndarray:
+        return self._everywhere(x, np)
 
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         return 0.5 * np.sum(self._lowered(v) * v, axis=-1)
@@ -59,15 +66,24 @@ class Flat(ClosedForm):
     def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
         n, D = x.shape
         p = self._lowered(v)
-        xx, xv = np.zeros((2, n if second else 0, D, D))
         M = self.tensors_at(x[: n if second else 0])
+        xx, xv = np.zeros((2, *M.shape))
         return EnergyTerms(0.5 * np.sum(p * v, axis=1), np.zeros((n, D)), p, xx, xv, M)
 
-    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.zeros(v.shape)
+    def forces(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(v.shape), self.tensors_at(x)
 
-    def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
         return np.zeros((len(x), 2, x.shape[1], x.shape[1]))
+
+    def is_pulled_back(self, dimension: int) -> bool:
+        return True  # by a linear map
+
+    def products(self, x: np.ndarray) -> np.ndarray:
+        n, D = x.shape
+        found = np.zeros((n, D + D * (D + 1) // 2, D + D * (D + 1) // 2))
+        found[:, :D, :D] = self.tensors_at(x)
+        return found
 
     def exp(self, a: Any, v: Any) -> Any:
         """Where the geodesic from a with velocity v is after unit time."""

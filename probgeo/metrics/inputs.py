@@ -6,6 +6,7 @@ import numpy as np
 
 from probgeo._checks import as_float_array
 from probgeo.functions import JaxFunction, NumpyFunction, TorchFunction
+from probgeo.functions.rows import asymmetry
 
 
 def as_points(name: str, value: Any, least: int = 1) -> np.ndarray:
@@ -56,12 +57,6 @@ def check_tensor(name: str, tensor: np.ndarray) -> None:
         raise ValueError(
             f"{name} must be positive definite, got eigenvalues from {eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
         )
-
-
-def asymmetry(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How much entries (..., D, D) differ from those across, and whether round-off explains it."""
-    gap = np.abs(M - M.swapaxes(-1, -2)).max(axis=(-1, -2))
-    return gap, ~(gap > 1e-9 * np.abs(M).max(axis=(-1, -2)))
 
 
 def is_positive_definite(eigenvalues: np.ndarray) -> np.ndarray:

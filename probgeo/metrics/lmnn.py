@@ -6,13 +6,13 @@ ones of its own class, and larger by a margin of one to impostors l of other cla
 
     F(w) = (1 - mu) sum_ij d_w(x_i, x_j) + mu sum_ijl max(0, 1 + d_w(x_i, x_j) - d_w(x_i, x_l)).
 
-With diagonal weights w >= 0 this is convex and piecewise linear in D numbers. It is minimised by
-L-BFGS-B with the corner of the hinge rounded over a width that shrinks from round to round. The
-slopes of the rounded hinges are feasible for the dual problem, so each round knows a lower bound on
-the optimum, and the fit ends when the two are close.
+With diagonal weights w >= 0 this is convex and piecewise linear in D numbers. It is minimised by L-BFGS-B with the
+corner of the hinge rounded over a width that shrinks from round to round. The slopes of the rounded hinges are feasible
+for the dual problem, so each round knows a lower bound on the optimum, and the fit ends when the two are close.
 """
 
-from dataclasses import dataclass, replace
+import warnings
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ import numpy as np
 from probgeo._checks import as_positive, as_whole_number
 from probgeo.functions.rows import AT_ONCE
 from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.learners import Learner
+from probgeo.metrics.local import LocalMetrics
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,7 @@ def lmnn_diagonal(
     labels : array (N,)
         The class of each point.
     anchor : optional
-        Learn for the points i of this class only: their neighbours and impostors. By default for
-        all points.
+        Learn for the points i of this class only: their neighbours and impostors. By default for all points.
     n_neighbors : int
         Number of target neighbours of each point: the nearest of its class after all columns are
         scaled to unit variance, so that the units of a column do not matter.
@@ -91,7 +92,11 @@ def lmnn_diagonal(
     (True, True)
     """
     data = as_distinct_points("X", X, least=2)
-    classes = _as_labels(labels, len(data))
+    classes = as_labels("labels", labels)
+    if classes.shape != (len(data),):
+        raise ValueError(f"labels must have shape ({len(data)},), one a point, got {classes.shape}")
+    if classes.dtype.kind == "f" and not np.all(np.isfinite(classes)):
+        raise ValueError("labels must be finite")
     count = as_whole_number("n_neighbors", n_neighbors, 1)
     mu = as_positive("mu", mu)
     if not mu < 1.0:
@@ -136,26 +141,27 @@ class _Problem:
             rows, columns = np.nonzero(far < 1.0 + d.max(axis=1, keepdims=True))
             found.append((rows + start) * N + columns)
         if activate:
-            self._activate(np.concatenate(found))
+            self.pairs = np.union1d(self.pairs, np.concatenate(found))
+            anchors, impostors = np.divmod(self.pairs, N)
+            self.squares = (self.X[self.anchors[anchors]] - self.X[impostors]) ** 2
         return total
 
-    def _activate(self, pairs: np.ndarray) -> None:
-        new = np.setdiff1d(pairs, self.pairs, assume_unique=True)
-        anchors, impostors = np.divmod(new, len(self.X))
-        squares = (self.X[self.anchors[anchors]] - self.X[impostors]) ** 2
-        self.pairs = np.concatenate([self.pairs, new])
-        self.squares = np.concatenate([self.squares, squares])
-
-    def rounded(self, w: np.ndarray, width: float) -> tuple[float, np.ndarray, float]:
-        """The active part of F with rounded hinges, its gradient, and mu times all slopes."""
-        anchors = self.pairs // len(self.X)
-        near = self.targets @ w
-        hinges = 1.0 + near[anchors] - (self.squares @ w)[:, None]  # (P, n_neighbors)
-        slopes = np.clip(hinges / width, 0.0, 1.0)
+    def rounded(self, w: np.ndarray, width: float) -> tuple[float, np.ndarray]:
+        """The active part of F with hinges that are rounded over a width, and its gradient."""
+        hinges, slopes = self._hinges(w, width)
         value = self.pull @ w + self.mu * np.sum(slopes * (hinges - 0.5 * width * slopes))
-        counts = np.stack([np.bincount(anchors, column, len(near)) for column in slopes.T], axis=1)
-        push = np.tensordot(counts, self.targets, axes=2) - slopes.sum(axis=1) @ self.squares
-        return float(value), self.pull + self.mu * push, self.mu * float(slopes.sum())
+        return float(value), self.pull + self._push(slopes)
+
+    def _hinges(self, w: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the active pairs (P, n_neighbors), and their slopes."""
+        hinges = 1.0 + (self.targets @ w)[self.pairs // len(self.X)] - (self.squares @ w)[:, None]
+        return hinges, np.clip(hinges / width, 0.0, 1.0)
+
+    def _push(self, slopes: np.ndarray) -> np.ndarray:
+        """mu times the gradient (D,) of the hinges, weighted by slopes."""
+        anchors = self.pairs // len(self.X)
+        counts = np.stack([np.bincount(anchors, column, len(self.anchors)) for column in slopes.T], axis=1)
+        return self.mu * (np.tensordot(counts, self.targets, axes=2) - slopes.sum(axis=1) @ self.squares)
 
     def lower_bound(self, w: np.ndarray, width: float, least: np.ndarray) -> float:
         """A bound on F from below, by duality.
@@ -164,53 +170,35 @@ class _Problem:
         nowhere larger, gradient . w + mu sum(slopes). If its gradient is nowhere negative, its
         least value is at the floor; the slopes of the rounded hinges are shrunk until that holds.
         """
-        _, gradient, constant = self.rounded(w, width)
-        negative = gradient < 0.0
-        pull, push = self.pull, gradient - self.pull
-        shrink = np.min(pull[negative] / -push[negative], initial=1.0)
-        return float((pull + shrink * push) @ least + shrink * constant)
+        slopes = self._hinges(w, width)[1]
+        push = self._push(slopes)
+        negative = self.pull + push < 0.0
+        shrink = np.min(self.pull[negative] / -push[negative], initial=1.0)
+        return float((self.pull + shrink * push) @ least + shrink * self.mu * slopes.sum())
 
 
 def _minimise(problem: _Problem, least: np.ndarray, tolerance: float, rounds: int) -> LMNNFit:
-    w, width = _best_multiple(problem, least), 1.0
-    best, best_w, bound = problem.objective(w, activate=True), w, 0.0
-    history = [best]
-    for _ in range(rounds):
-        w = _minimise_rounded(problem, w, width, least)
+    from scipy.optimize import minimize, minimize_scalar  # slow to import, and needed only here
+
+    # equal weights of the best size: with weights too small, everyone is an impostor
+    equal = minimize_scalar(
+        lambda size: problem.objective(np.exp(size) + least), bracket=(0.0, 2.0), options={"xtol": 1e-2}
+    )
+    best = w = np.exp(equal.x) + least
+    history = [problem.objective(w, activate=True)]
+    # to round-off: the lower bound is as good as the gradient is small
+    options: Any = {"maxiter": 2000, "maxfun": 2000, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9}
+    bounds, bound, width, converged = [(low, None) for low in least], 0.0, 1.0, False
+    while len(history) <= rounds and not converged:
+        w = minimize(problem.rounded, w, width, "L-BFGS-B", jac=True, bounds=bounds, options=options).x
         # fewer triplets than all make F smaller, so the bound holds for all of them
         bound = max(bound, problem.lower_bound(w, width, least))
         value = problem.objective(w, activate=True)
-        if value < best:
-            best, best_w = value, w
-        history.append(best)
-        if best - bound <= tolerance * best:
-            return LMNNFit(best_w, best, bound, np.array(history), True)
+        best = w if value < history[-1] else best
+        history.append(min(value, history[-1]))
+        converged = history[-1] - bound <= tolerance * history[-1]
         width *= 0.2  # with 0.1 or 0.4 it takes 3-4 or 6-8 rounds instead of 4-5, and as long
-    return LMNNFit(best_w, best, bound, np.array(history), False)
-
-
-def _best_multiple(problem: _Problem, least: np.ndarray) -> np.ndarray:
-    """Equal weights of the best size: with weights too small, everyone is an impostor."""
-    from scipy.optimize import minimize_scalar  # slow to import, and needed only here
-
-    size = minimize_scalar(
-        lambda log_size: problem.objective(np.exp(log_size) + least), bracket=(0.0, 2.0), options={"xtol": 1e-2}
-    ).x
-    return np.exp(size) + least
-
-
-def _minimise_rounded(problem: _Problem, w: np.ndarray, width: float, least: np.ndarray) -> np.ndarray:
-    from scipy.optimize import minimize  # slow to import, and needed only here
-
-    return minimize(
-        lambda u: problem.rounded(u, width)[:2],
-        w,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(low, None) for low in least],
-        # to round-off: the lower bound is as good as the gradient is small
-        options={"maxiter": 2000, "maxfun": 2000, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9},
-    ).x
+    return LMNNFit(best, history[-1], bound, np.array(history), converged)
 
 
 def _nearest(X: np.ndarray, labels: np.ndarray, i: int, count: int) -> np.ndarray:
@@ -251,10 +239,111 @@ def as_labels(name: str, value: Any) -> np.ndarray:
     return labels
 
 
-def _as_labels(value: Any, count: int) -> np.ndarray:
-    labels = as_labels("labels", value)
-    if labels.shape != (count,):
-        raise ValueError(f"labels must have shape ({count},), one a point, got {labels.shape}")
-    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-        raise ValueError("labels must be finite")
-    return labels
+def from_lmnn(
+    X: Any,
+    y: Any,
+    n_clusters: int | None = None,
+    *,
+    rho: Any = 1.0,
+    n_neighbors: int = 3,
+    mu: float = 0.5,
+    floor: float = 1e-2,
+    tolerance: float = 1e-4,
+    seed: int = 0,
+) -> LocalMetrics:
+    """Clusters of a target, and one diagonal LMNN metric for each.
+
+    The metric of a cluster is learned from its own points: to bring them together and to keep those
+    of other clusters away. So it is large along the directions that tell the target apart there.
+
+    Parameters
+    ----------
+    X : array (N, D)
+    y : array (N,) or (N, T)
+        The target. Whole numbers, strings or booleans are clusters already; real numbers are clustered by k-means.
+    n_clusters : int
+        Number K of clusters; not needed if y gives them.
+    rho : float
+        Sharpness, see `LocalMetrics`.
+    n_neighbors, mu, floor, tolerance
+        See `lmnn_diagonal`.
+    seed : int
+        Of k-means.
+
+    Returns
+    -------
+    LocalMetrics
+        With the clusters' means as centres and diagonal tensors (K, D).
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(90, 3))
+    >>> metric = from_lmnn(X, y=X[:, 0], n_clusters=3)
+    >>> np.argmax(metric.tensors, axis=1).tolist()
+    [0, 0, 0]
+    """
+    data = as_distinct_points("X", X, least=2)
+    labels = _clusters(y, n_clusters, len(data), seed)
+    names = np.unique(labels)
+    fits = [
+        lmnn_diagonal(data, labels, anchor=name, n_neighbors=n_neighbors, mu=mu, floor=floor, tolerance=tolerance)
+        for name in names
+    ]
+    failed = [str(name) for name, fit in zip(names, fits, strict=True) if not fit.converged]
+    if failed:
+        from probgeo.ode.curve import ConvergenceWarning  # metrics do without ODEs otherwise
+
+        warnings.warn(
+            f"LMNN did not reach its tolerance in clusters {', '.join(failed)}", ConvergenceWarning, stacklevel=2
+        )
+    centers = np.stack([data[labels == name].mean(axis=0) for name in names])
+    return LocalMetrics(centers, np.stack([fit.weights for fit in fits]), rho)
+
+
+@dataclass(eq=False, repr=False)
+class LargeMargin(Learner):
+    """Diagonal metrics that tell labels y apart, see `from_lmnn` for the settings.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> LargeMargin().fit(X, X[:, 0] > 0).metric_.centers.shape
+    (2, 2)
+    """
+
+    n_clusters: int | None = None
+    rho: float = 1.0
+    _: KW_ONLY
+    n_neighbors: int = 3
+    mu: float = 0.5
+    floor: float = 1e-2
+    tolerance: float = 1e-4
+    seed: int = 0
+
+    def learn(self, X: Any, y: Any = None) -> LocalMetrics:
+        if y is None:
+            raise ValueError("LargeMargin learns from labels: y must be given")
+        return from_lmnn(X, y, **self.get_params())
+
+
+def _clusters(y: Any, n_clusters: int | None, count: int, seed: int) -> np.ndarray:
+    target, seed = as_labels("y", y), as_whole_number("seed", seed, 0)
+    if n_clusters is not None:
+        n_clusters = as_whole_number("n_clusters", n_clusters, 1)
+    if target.ndim not in (1, 2) or len(target) != count:
+        raise ValueError(f"y must have shape ({count},) or ({count}, T), got {target.shape}")
+    if target.ndim == 1 and target.dtype.kind in "iubUS":
+        names = len(np.unique(target))
+        if n_clusters not in (None, names):
+            raise ValueError(
+                f"y gives {names} clusters, but n_clusters is {n_clusters}; "
+                "leave it out, or give y as real numbers to have them clustered"
+            )
+        return target
+    if n_clusters is None:
+        raise ValueError("n_clusters must be given for a target y of real numbers")
+    wanted = as_whole_number("n_clusters", n_clusters, 2)
+    values = as_distinct_points("y", target.reshape(count, -1), least=wanted)
+    from sklearn.cluster import KMeans  # slow to import, and needed only here
+
+    return KMeans(wanted, n_init=10, random_state=seed).fit_predict(values)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive
+from probgeo.functions.composed import constant
 from probgeo.functions.rows import AT_ONCE
 from probgeo.metrics import local_loops
-from probgeo.metrics.base import ByLoop, array_module, constant
+from probgeo.metrics.base import ByLoop, array_module
 from probgeo.metrics.inputs import as_points, as_tensors
-from probgeo.metrics.loops import FORCE, EnergyTerms, filled, solve_jacobians, solve_vectors
+from probgeo.metrics.loops import EnergyTerms, filled
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -108,21 +109,19 @@ class LocalMetrics(ByLoop):
         weights = xp.exp(logs - xp.max(logs, axis=-1, keepdims=True))
         return weights / xp.sum(weights, axis=-1, keepdims=True)
 
-    def _formula(self, x: Any, xp: Any) -> Any:
-        blend = xp.tensordot(self.weights(x), constant(self.tensors, x), axes=1)
+    def _in_jax(self, x: Any) -> Any:
+        blend = array_module(x).tensordot(self.weights(x), constant(self.tensors, x), axes=1)
         return blend[..., None] * np.eye(self.dimension) if self.is_diagonal else blend
 
-    def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        forces = self._filled(x, v, FORCE)
-        a = solve_vectors(forces.vv, forces.by_x)
-        J = np.empty((len(x), self.dimension, 2 * self.dimension))
+    def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
+        J = np.empty((len(x), 2, self.dimension, self.dimension))
         local_loops.local_force_jacobians(x, v, a, self.centers, self._full, self.rho, J)
-        return solve_jacobians(forces.vv, J)
+        return J
 
     def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
         given, rho = (x, v, self.centers), self.rho
         K, D = self.centers.shape
-        if D <= 6:  # plain loops are faster than products of matrices, with 10 tensors
+        if D <= 4:  # loops that are written out: twice as fast at D = 2, not faster from D = 5 on
             return filled(local_loops.local_terms, (*given, *self._few, rho, (0,) * D), level)
         if self.is_diagonal:
             return filled(local_loops.local_terms_diagonal, (*given, self.tensors, rho), level)

@@ -1,13 +1,13 @@
 """The kernel-weighted local variances of the data, as used with LAND."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.metrics.base import ByLoop, constant
+from probgeo.functions.composed import constant
+from probgeo.metrics.base import ByLoop, array_module
 from probgeo.metrics.inputs import as_points
 from probgeo.metrics.loops import EnergyTerms, filled, kernel_terms
 
@@ -16,9 +16,8 @@ from probgeo.metrics.loops import EnergyTerms, filled, kernel_terms
 class LocalCovariance(ByLoop):
     """M_dd(x) = 1 / (sum_n w_n(x) (x_nd - x_d)^2 + rho), w_n(x) = exp(-|x_n - x|^2 / 2 sigma^2).
 
-    Small where there are data to vary along, and 1 / rho far from all data, so that geodesics stay
-    near the data. The weights are not normalised: many points make the metric smaller than few.
-    The energy costs O(N D) a point.
+    Small where there are data to vary along, and 1 / rho far from all data, so that geodesics stay near the data. The
+    weights are not normalised: many points make the metric smaller than few. The energy costs O(N D) a point.
 
     Parameters
     ----------
@@ -54,25 +53,14 @@ class LocalCovariance(ByLoop):
         """The entries M_dd (..., D) at x (..., D)."""
         return np.diagonal(self(x), axis1=-2, axis2=-1)
 
-    def _formula(self, x: Any, xp: Any) -> Any:
+    def _in_jax(self, x: Any) -> Any:
+        xp = array_module(x)
         squares = (constant(self.X, x) - x[..., None, :]) ** 2
         weights = xp.exp(-0.5 * xp.sum(squares, axis=-1) / self.sigma**2)
         entries = 1.0 / (xp.einsum("...n,...nd->...d", weights, squares) + self.rho)
         return entries[..., None] * np.eye(self.dimension)
 
     def landmarks(self) -> np.ndarray:
-        """Means of clusters of the data."""
-        return self._landmarks
-
-    def smoother(self, share: float) -> "LocalCovariance":
-        """The same with a wider kernel: share times as many per length squared."""
-        return LocalCovariance(self.X, self.sigma / np.sqrt(share), self.rho)
-
-    def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
-        return filled(kernel_terms, (x, v, self.X, self.sigma, self.rho), level)
-
-    @cached_property
-    def _landmarks(self) -> np.ndarray:
         """Data far from each other, each moved to the mean of those that are nearest to it."""
         chosen = [int(np.argmin(np.sum((self.X - self.X.mean(axis=0)) ** 2, axis=1)))]
         squares = np.sum((self.X - self.X[chosen[0]]) ** 2, axis=1)
@@ -84,5 +72,11 @@ class LocalCovariance(ByLoop):
             nearest[distances < squares] = len(chosen)
             squares = np.minimum(squares, distances)
             chosen.append(new)
-        means = [self.X[nearest == k].mean(axis=0) for k in range(len(chosen))]
-        return np.stack(means)
+        return np.stack([self.X[nearest == k].mean(axis=0) for k in range(len(chosen))])
+
+    def smoother(self, share: float) -> "LocalCovariance":
+        """The same with a wider kernel: share times as many per length squared."""
+        return LocalCovariance(self.X, self.sigma / np.sqrt(share), self.rho)
+
+    def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
+        return filled(kernel_terms, (x, v, self.X, self.sigma, self.rho), level)

@@ -20,11 +20,14 @@ NEGLIGIBLE = float(np.log(np.finfo(float).eps))
 
 
 @loop
-def those_that_count(w: np.ndarray, best: float, active: np.ndarray) -> tuple[int, float]:
+def those_that_count(w: np.ndarray, active: np.ndarray) -> tuple[int, float]:
     """How many of the weights with logarithms w (K,) count next to the largest, and their sum.
 
     They are then the first in w, not yet normalised, and `active` says which they are.
     """
+    best = -np.inf
+    for k in range(len(w)):
+        best = max(best, w[k])
     count = 0
     total = 0.0
     for k in range(len(w)):
@@ -54,10 +57,9 @@ def local_terms(
 ) -> None:
     """Terms in few dimensions: centers (K, D), tensors (K, D, D).
 
-    `columns` (D, K) are the centres once more and `packed` (D (D + 1) / 2, K) the lower triangles
-    of the tensors with halved diagonals: the loop over k is one over neighbours in memory. `size`
-    is a tuple of length D, which is known when the loop is compiled, so that loops over coordinates
-    are written out: twice as fast in the plane.
+    `columns` (D, K) are the centres once more and `packed` (D (D + 1) / 2, K) the lower triangles of the tensors with
+    halved diagonals: the loop over k is one over neighbours in memory. `size` is a tuple of length D, which is known
+    when the loop is compiled, so that loops over coordinates are written out: twice as fast in the plane.
     """
     D = len(size)
     K = centers.shape[0]
@@ -76,10 +78,7 @@ def local_terms(
                     m += 1
                 e += s * (x[n, i] - columns[i, k])
             w[k] = -rho * e
-        best = -np.inf
-        for k in range(K):
-            best = max(best, w[k])
-        A, total = those_that_count(w, best, active)
+        A, total = those_that_count(w, active)
         qbar = 0.0 if A > 0 else np.nan
         for a in range(A):
             k = active[a]
@@ -250,13 +249,20 @@ def local_terms_by_blocks(
                 if level == FORCE:
                     for i in range(D):
                         first[0, n, i] -= rate * p[a, i]
-            if level == SECOND:
+            if level == SECOND and A > 8:  # for fewer, BLAS takes up to twice as long as plain loops
                 np.dot(wc[:A].T, p[:A], second[2, n])
-                if A > 1:
-                    np.dot(rc[:A].T, c[:A], outer)
+                np.dot(rc[:A].T, c[:A], outer)
+                for i in range(D):
+                    for j in range(D):
+                        second[1, n, i, j] += outer[i, j]
+            elif level == SECOND:
+                second[2, n] = 0.0
+                for a in range(A):
                     for i in range(D):
                         for j in range(D):
-                            second[1, n, i, j] += outer[i, j]
+                            second[2, n, i, j] += wc[a, i] * p[a, j]
+                        for j in range(D):
+                            second[1, n, i, j] += rc[a, i] * c[a, j]
 
 
 @loop
@@ -276,14 +282,12 @@ def local_terms_diagonal(
     w, q, active = np.empty(K), np.empty(K), np.empty(K, np.int64)
     c, p, mean = np.empty((K, D)), np.empty((K, D)), np.empty(D)
     for n in range(x.shape[0]):
-        best = -np.inf
         for k in range(K):
             e = 0.0
             for i in range(D):
                 e += diagonals[k, i] * (x[n, i] - centers[k, i]) ** 2
             w[k] = -0.5 * rho * e
-            best = max(best, w[k])
-        A, total = those_that_count(w, best, active)
+        A, total = those_that_count(w, active)
         qbar = 0.0 if A > 0 else np.nan
         for a in range(A):
             k = active[a]
@@ -342,7 +346,7 @@ def local_force_jacobians(
     rho: float,
     J: np.ndarray,
 ) -> None:
-    """Derivatives of the force F(x, v) - M(x) a at fixed a = c'', (n, D, 2 D): by x, then by v.
+    """Derivatives J (n, 2, D, D) of the force F(x, v) - M(x) a at fixed a: by x, then by v.
 
     With r_k = w_k c_k' v and t = sum r_k c_k - rho M v, the second derivatives above and
 
@@ -354,7 +358,6 @@ def local_force_jacobians(
     c, p, Ma = np.empty((K, D)), np.empty((K, D)), np.empty((K, D))
     mean, turn = np.empty(D), np.empty(D)
     for n in range(x.shape[0]):
-        best = -np.inf
         for k in range(K):
             e = 0.0
             for i in range(D):
@@ -364,8 +367,7 @@ def local_force_jacobians(
                 e += s * (x[n, i] - centers[k, i])
                 c[k, i] = -rho * s
             w[k] = -0.5 * rho * e
-            best = max(best, w[k])
-        A, total = those_that_count(w, best, active)
+        A, total = those_that_count(w, active)
         J[n] = 0.0 if A > 0 else np.nan
         qbar = 0.0
         mean[:] = 0.0
@@ -395,9 +397,9 @@ def local_force_jacobians(
             rise = 0.5 * w[a] * (q[a] - qbar)
             for i in range(D):
                 for j in range(D):
-                    J[n, i, j] += (
+                    J[n, 0, i, j] += (
                         rise * (c[a, i] * c[a, j] - rho * tensors[k, i, j])
                         - p[a, i] * (r[a] * c[a, j] - w[a] * (rho * p[a, j] + turn[j]))
                         - w[a] * Ma[a, i] * c[a, j]
                     )
-                    J[n, i, D + j] += w[a] * (c[a, i] * p[a, j] - p[a, i] * c[a, j]) - r[a] * tensors[k, i, j]
+                    J[n, 1, i, j] += w[a] * (c[a, i] * p[a, j] - p[a, i] * c[a, j]) - r[a] * tensors[k, i, j]

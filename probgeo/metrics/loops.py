@@ -45,41 +45,30 @@ def filled(loop: Callable, arguments: tuple, level: int) -> EnergyTerms:
 
 
 @loop
-def conformal_terms(
-    v: np.ndarray,
-    scale: np.ndarray,
-    b: np.ndarray,
-    alpha: np.ndarray,
-    beta: np.ndarray,
-    gamma: np.ndarray,
-    level: int,
+def rescale_terms(
+    s: np.ndarray,
+    ds: np.ndarray,
+    Hs: np.ndarray,
     energy: np.ndarray,
-    first: np.ndarray,
-    second: np.ndarray,
+    by_x: np.ndarray,
+    by_v: np.ndarray,
+    xx: np.ndarray,
+    xv: np.ndarray,
+    vv: np.ndarray,
 ) -> None:
-    """The energy of M(x) = s(x) I with ds/dx = s gamma b, d^2 s / dx^2 = s (alpha I + beta b b').
-
-    Rows v, b (n, D) and numbers (n,); FIRST and SECOND only. O(D^2) a row.
-    """
-    D = v.shape[1]
-    for n in range(v.shape[0]):
-        square = 0.0
+    """From the terms of L to those of s L, in place: s (n,), gradients ds (n, D) and Hessians Hs (n, D, D) by x."""
+    D = ds.shape[1]
+    for n in range(len(s)):
+        for i in range(D if len(vv) else 0):
+            for j in range(D):
+                mixed = ds[n, i] * by_x[n, j] + by_x[n, i] * ds[n, j]
+                xx[n, i, j] = s[n] * xx[n, i, j] + mixed + energy[n] * Hs[n, i, j]
+                xv[n, i, j] = s[n] * xv[n, i, j] + ds[n, i] * by_v[n, j]
+                vv[n, i, j] *= s[n]
         for i in range(D):
-            square += v[n, i] * v[n, i]
-        energy[n] = 0.5 * scale[n] * square
-        slope = scale[n] * gamma[n]
-        for i in range(D):
-            first[0, n, i] = 0.5 * square * slope * b[n, i]
-            first[1, n, i] = scale[n] * v[n, i]
-        if level == SECOND:
-            bend = energy[n] * beta[n]
-            for i in range(D):
-                for j in range(D):
-                    second[1, n, i, j] = bend * b[n, i] * b[n, j]
-                    second[2, n, i, j] = slope * b[n, i] * v[n, j]
-                    second[0, n, i, j] = 0.0
-                second[1, n, i, i] += energy[n] * alpha[n]
-                second[0, n, i, i] = scale[n]
+            by_x[n, i] = s[n] * by_x[n, i] + energy[n] * ds[n, i]
+            by_v[n, i] *= s[n]
+        energy[n] *= s[n]
 
 
 @loop
@@ -229,7 +218,7 @@ def solve_vectors(M: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def solve_jacobians(M: np.ndarray, J: np.ndarray) -> np.ndarray:
-    """M^-1 J (n, 2, D, D) for rows of M (n, D, D) and J (n, D, 2, D), by x and then by v."""
+    """M^-1 J (n, 2, D, D) for rows of M (n, D, D) and J (n, 2, D, D), by x and then by v."""
     n, D, _ = M.shape
-    columns = solve_rows(M, np.ascontiguousarray(J).reshape(n, D, 2 * D))
+    columns = solve_rows(M, J.swapaxes(1, 2).reshape(n, D, 2 * D))
     return np.ascontiguousarray(columns.reshape(n, D, 2, D).swapaxes(1, 2))

@@ -7,7 +7,7 @@ import numpy as np
 
 from probgeo._checks import as_float_array, as_positive, as_whole_number
 from probgeo._repr import described
-from probgeo.functions.composed import library_of
+from probgeo.functions.composed import constant, library_of
 from probgeo.metrics.inputs import as_distinct_points
 
 
@@ -15,9 +15,8 @@ from probgeo.metrics.inputs import as_distinct_points
 class RadialPrecision:
     """A standard deviation from radial units, 1 / std(z)^2 = sum_k weights_k phi_k(z) + floor.
 
-    phi_k(z) = exp(-|z - centers_k|^2 / 2 widths_k^2). Away from all centres the precision falls to
-    the floor, and the standard deviation grows to 1 / sqrt(floor). `radial_std` fits one; it is
-    what `Pullback` takes as `std`.
+    phi_k(z) = exp(-|z - centers_k|^2 / 2 widths_k^2). Away from all centres the precision falls to the floor, and the
+    standard deviation grows to 1 / sqrt(floor). `radial_std` fits one; it is what `Pullback` takes as `std`.
 
     Parameters
     ----------
@@ -49,19 +48,9 @@ class RadialPrecision:
         xp = library_of(z)
         if xp is np:
             z = np.asarray(z, dtype=np.float64)
-        numbers = (_like(x, z, xp) for x in (self.centers, self.widths, self.weights, self.floor))
+        numbers = (constant(x, z) for x in (self.centers, self.widths, self.weights, self.floor))
         centers, widths, weights, floor = numbers
         return (_units(z, centers, widths, xp) @ weights + floor) ** -0.5
-
-
-def _like(array: np.ndarray, z: Any, xp: Any) -> Any:
-    """An array of the library of z, in its precision and where it is.
-
-    For JAX a new one each time, see `constant`.
-    """
-    if xp is np:
-        return array
-    return array.astype(z.dtype) if hasattr(xp, "ndarray") else xp.as_tensor(array).to(z)
 
 
 def _units(z: Any, centers: Any, widths: Any, xp: Any) -> Any:
@@ -143,9 +132,8 @@ def _clusters(codes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.
 def _likeliest(phi: np.ndarray, squares: np.ndarray, floor: np.ndarray, steps: int = 200) -> np.ndarray:
     """Weights W (K, M) that minimise sum_n beta_n r_n^2 - log beta_n, with beta = phi W + floor.
 
-    Multiplicative steps keep them positive: each weight times the ratio of what the variances 1 /
-    beta and what the squared residuals are near its unit (Févotte & Idier 2011, with their
-    exponent 1/2 each step lowers the sum).
+    Multiplicative steps keep them positive: each weight times the ratio of what the variances 1 / beta and what the
+    squared residuals are near its unit (Févotte & Idier 2011, with their exponent 1/2 each step lowers the sum).
     """
     near = phi.T @ squares
     weights = np.ones((phi.shape[1], 1)) * (1.0 / squares.mean(axis=0)) / phi.sum(axis=1).mean()

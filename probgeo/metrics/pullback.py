@@ -1,23 +1,68 @@
-"""The metric that a decoder pulls back from the space it maps to."""
+"""The metric that a decoder pulls back from the space it maps to.
+
+Of distributions it is that of Fisher and Rao. Bernoulli's, dp^2 / (p (1 - p)), is that of the angle 2 arcsin sqrt(p):
+lengths are those of decoded angles. Normal distributions are curved (half-planes of Lobachevsky) and have a form of
+their own in `functions.formulas`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from probgeo._checks import as_positive
-from probgeo.functions import RowFunction, as_row_function
-from probgeo.functions.rows import Form, pair_numbers
-from probgeo.metrics.base import Metric, array_module, jax_methods
-from probgeo.metrics.families import Family, pulled_back_maps
+from probgeo.functions import JaxFunction, RowFunction, TorchFunction, as_row_function
+from probgeo.functions.composed import Composed, Stacked, library_of
+from probgeo.functions.rows import Form
+from probgeo.metrics.base import Sum, array_module, jax_methods
+from probgeo.metrics.flat import Flat
 from probgeo.metrics.inputs import as_function, unwrapped
-from probgeo.metrics.loops import EnergyTerms, solve_jacobians, solve_vectors
+
+Family = Literal["bernoulli", "bernoulli_logits", "gaussian"]
+
+
+def angle(p: Any) -> Any:
+    """2 arcsin sqrt(p) of probabilities."""
+    xp = library_of(p)
+    return 2.0 * xp.arcsin(xp.sqrt(p))
+
+
+def angle_of_logits(logits: Any) -> Any:
+    """The same, up to a constant, of log(p / (1 - p)): smooth, even where p rounds to 0 or 1."""
+    xp = library_of(logits)
+    return 2.0 * xp.arctan(xp.tanh(0.25 * logits))
+
+
+angle.elementwise = angle_of_logits.elementwise = True  # type: ignore[attr-defined]
+
+
+def pulled_back_maps(
+    family: Family | None, decoder: Callable, std: Callable | None
+) -> tuple[list[Callable], Form, Callable | None]:
+    """Functions whose metrics add up to that of the family, of what form, and what is applied to their values."""
+    if family not in (None, *get_args(Family)):
+        raise ValueError(f"family must be one of {get_args(Family)} or None, got {family!r}")
+    if family == "gaussian":
+        if std is None:
+            raise ValueError("family 'gaussian' needs std, the standard deviation, as well")
+        return [_stacked(decoder, std)], "gaussian", None
+    if family is None:
+        return [decoder] if std is None else [decoder, std], "decoder", None
+    if std is not None:
+        raise ValueError(f"family {family!r} has no standard deviation of its own: leave std out")
+    return [decoder], "decoder", angle if family == "bernoulli" else angle_of_logits
+
+
+def _stacked(*functions: Any) -> Any:
+    """One function of several; written in the framework that any of them is said to be written in."""
+    said = {type(f) for f in functions if isinstance(f, JaxFunction | TorchFunction)}
+    stacked = Stacked(tuple(unwrapped(f) if type(f) in said else f for f in functions))
+    return said.pop()(stacked) if said else stacked
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class Pullback(Metric):
+class Pullback(Sum):
     """M(x) = J(x)' J(x) of a decoder f: R^D -> R^M, so that lengths are those of the decoded curve.
 
     With the standard deviation of a random decoder mean(x) + std(x) * noise, as of a variational
@@ -70,19 +115,11 @@ class Pullback(Metric):
             regularisation=added,
             family=family,
         )
-        self._maps  # noqa: B018 (complains about a family that does not fit)
+        self._pulled_back  # noqa: B018 (complains about a family that does not fit)
 
-    @cached_property
-    def _pulled_back(self) -> tuple[list[Callable], Form]:
+    @property
+    def _pulled_back(self) -> tuple[list[Callable], Form, Callable | None]:
         return pulled_back_maps(self.family, self.decoder, self.std)
-
-    @property
-    def _maps(self) -> list[Callable]:
-        return self._pulled_back[0]
-
-    @property
-    def _form(self) -> Form:
-        return self._pulled_back[1]
 
     def decode(self, x: Any) -> Any:
         """All outputs (..., M) at x (..., D): those of the decoder, then those of the deviation."""
@@ -98,83 +135,26 @@ class Pullback(Metric):
         parts = [found.reshape(len(rows), -1) for found in values]
         return np.concatenate(parts, axis=1).reshape(*points.shape[:-1], -1)
 
-    def __call__(self, x: Any) -> Any:
-        """M (..., D, D) at x (..., D): JAX arrays for those of JAX, else NumPy."""
-        D = np.shape(x)[-1]
-        if array_module(x) is not np:
-            parts = [jax_methods().pulled_back(unwrapped(f), x, self._form) for f in self._maps]
-            self._check_rank(sum(outputs for _, outputs in parts), D)
-            return sum(M for M, _ in parts) + self.regularisation * np.eye(D)
-        points = np.asarray(x, dtype=np.float64)
-        return self.tensors_at(points.reshape(-1, D)).reshape(*points.shape, D)
+    def _in_jax(self, x: Any) -> Any:
+        (maps, form, after), D = self._pulled_back, x.shape[-1]
+        plain = [unwrapped(f) if after is None else Composed(unwrapped(f), after) for f in maps]
+        parts = [jax_methods().pulled_back(f, x, form) for f in plain]
+        self._check_rank(sum(outputs for _, outputs in parts), D)
+        return sum(M for M, _ in parts) + self.regularisation * np.eye(D)
 
-    def tensors_at(self, x: np.ndarray) -> np.ndarray:
-        tensors = [f.tensors(x, self._form) for f in self._functions(x)]
-        return np.sum(tensors, axis=0) + self.regularisation * np.eye(x.shape[1])
-
-    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        energies = [f.energies(x, v, self._form) for f in self._functions(x)]
-        return np.sum(energies, axis=0) + 0.5 * self.regularisation * np.sum(v**2, axis=1)
-
-    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        if not second and self.has_products(x.shape[1]):
-            return without_blocks(newton_terms(self.products(x), v))
-        parts = [f.energy_terms(x, v, second, self._form) for f in self._functions(x)]
-        terms = EnergyTerms(*(np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True)))
-        added = self.regularisation
-        return terms._replace(
-            energy=terms.energy + 0.5 * added * np.sum(v**2, axis=1),
-            by_v=terms.by_v + added * v,
-            vv=terms.vv + added * np.eye(x.shape[1]),
-        )
-
-    def newton_terms(self, x: np.ndarray, v: np.ndarray) -> EnergyTerms:
-        if not self.has_products(x.shape[1]):
-            return self.energy_terms(x, v)
-        return newton_terms(self.products(x), v)
-
-    def precision(self, dimension: int) -> float:
-        return max(f.precision for f in self._functions(np.empty((0, dimension))))
-
-    def has_products(self, dimension: int) -> bool:
-        """Whether second derivatives of the decoder are all that Newton's method gets.
-
-        There are D^2 of them; the third ones take some 6 D passes through the decoder.
-        """
-        return dimension <= 6 and self._form == "decoder"
-
-    def products(self, x: np.ndarray) -> np.ndarray:
-        """`RowFunction.products` of all outputs together; they add up."""
-        found, D = np.sum([f.products(x) for f in self._functions(x)], axis=0), x.shape[1]
-        found[:, :D, :D] += self.regularisation * np.eye(D)
-        return found
-
-    def accelerations(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self._accelerations(x, v)[0]
-
-    def acceleration_jacobians(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        a, M = self._accelerations(x, v)
-        jacobians = [f.force_jacobians(x, v, a, self._form) for f in self._functions(x)]
-        return solve_jacobians(M, np.sum(jacobians, axis=0).swapaxes(1, 2))
-
-    def _accelerations(self, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parts = [f.forces(x, v, self._form) for f in self._functions(x)]
-        force, M = (np.sum(arrays, axis=0) for arrays in zip(*parts, strict=True))
-        M = M + self.regularisation * np.eye(x.shape[1])
-        return solve_vectors(M, force), M
-
-    def _functions(self, x: np.ndarray) -> list[RowFunction]:
-        def make(D: int) -> list[RowFunction]:
-            named = zip(self._maps, ["decoder", "std"], strict=False)
-            made = [as_row_function(f, D, name) for f, name in named]
+    def _parts(self, x: np.ndarray) -> list[Any]:
+        def make(D: int) -> list[Any]:
+            maps, form, after = self._pulled_back
+            named = zip(maps, ["decoder", "std"], strict=False)
+            made: list[Any] = [as_row_function(f, D, name, form=form, after=after) for f, name in named]
             self._check_rank(sum(int(np.prod(f.out_shape)) for f in made), D)
-            return made
+            return [*made, Flat(self.regularisation * np.eye(D))] if self.regularisation else made
 
-        functions: list[RowFunction] = self._kept(x.shape[1], make)
+        parts = self._kept(x.shape[1], make)
         if len(x) and "_is_checked" not in vars(self):
-            _check_decoder(functions[0], x, self.family)
+            _check_decoder(parts[0], x, self.family)
             vars(self).update(_is_checked=True)
-        return functions
+        return parts
 
     def _check_rank(self, outputs: int, dimension: int) -> None:
         if outputs < dimension and self.regularisation == 0.0:
@@ -195,45 +175,8 @@ def _check_decoder(decoder: RowFunction, x: np.ndarray, family: Family | None, f
         got = "others" if family == "bernoulli" else "NaN or infinity"
         raise ValueError(f"decoder must return {wanted}, got {got} at {points[0]}")
     moved = decoder.values(points + 0.01).reshape(len(points), -1)
-    if not decoder.tensors(points, "decoder").any() and not np.array_equal(values, moved):
+    if not decoder.tensors_at(points).any() and not np.array_equal(values, moved):
         raise ValueError(
             f"decoder must have derivatives, got zeros at {points[0]}: does it detach its outputs, "
             "stop gradients, or run in inference mode?"
         )
-
-
-def without_blocks(terms: EnergyTerms) -> EnergyTerms:
-    """The energy and its gradients alone."""
-    return EnergyTerms(*terms[:3], *(block[:0] for block in terms[3:]))
-
-
-def newton_terms(products: np.ndarray, v: np.ndarray) -> EnergyTerms:
-    """Second derivatives of the energy for Newton's method, without third ones of the decoder.
-
-    With f(c)' = J c', the energy of c + e changes by |(J e)'|^2 + f(c)' . f''(e, e)' to second
-    order. By parts, the last term is -f(c)'' . f''(e, e), and along geodesics f(c)'' is the part of
-    f''(c', c') that is orthogonal to the decoded manifold. All are sums of inner `products`
-    (n, K, K) of first and second derivatives, see `RowFunction.products`.
-    """
-    n, D = v.shape
-    J, second = slice(0, D), D + pair_numbers(D)
-    turning = np.zeros((n, products.shape[1], D))  # what f''(v, e_i) consists of
-    for k in range(D):
-        turning[:, second[k], np.arange(D)] += v[:, k, None]
-    turned = products @ turning  # products with f''(v, e_i)
-    bent = _applied(turned, v)  # with f''(v, v)
-    M = np.ascontiguousarray(products[:, J, J])
-    tangential = _applied(products[:, :, J], solve_vectors(M, bent[:, J]))
-    by_v = _applied(M, v)
-    return EnergyTerms(
-        energy=0.5 * np.sum(by_v * v, axis=1),
-        by_x=_applied(turned[:, J].swapaxes(1, 2), v),
-        by_v=by_v,
-        xx=turning.swapaxes(1, 2) @ turned - (bent - tangential)[:, second],
-        xv=np.ascontiguousarray(turned[:, J].swapaxes(1, 2)),
-        vv=M,
-    )
-
-
-def _applied(A: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return (A @ v[:, :, None])[:, :, 0]

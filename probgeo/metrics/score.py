@@ -8,11 +8,10 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
-from probgeo.functions.composed import followed_by
-from probgeo.metrics.base import ClosedForm, Metric, as_metric, jax_methods
+from probgeo.functions.composed import Composed
+from probgeo.metrics.base import Metric, Sum, as_metric, jax_methods
 from probgeo.metrics.flat import Flat
 from probgeo.metrics.inputs import as_function, unwrapped
-from probgeo.metrics.loops import EnergyTerms
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Outer:
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
-class ScoreMetric(ClosedForm):
+class ScoreMetric(Sum):
     """M(x) = B(x) + alpha^2 s(x) s(x)', see `from_score`."""
 
     score: Callable
@@ -44,13 +43,15 @@ class ScoreMetric(ClosedForm):
     def dimension(self) -> int | None:
         return self.base.dimension
 
-    def _formula(self, x: Any, xp: Any) -> Any:
-        if xp is not np:
-            added = unwrapped(followed_by(self.score, Outer(self.alpha)))
-            return self.base(x) + jax_methods().at_points(added, x)
-        rows = x.reshape(-1, x.shape[-1])
-        added = self._added(rows).tensors(rows)
-        return (self.base.tensors_at(rows) + added).reshape(*x.shape, x.shape[-1])
+    def _in_jax(self, x: Any) -> Any:
+        added = Composed(unwrapped(self.score), Outer(self.alpha))
+        return self.base(x) + jax_methods().at_points(added, x)
+
+    def _parts(self, x: np.ndarray) -> tuple[Metric | RowFunction, ...]:
+        def make(D: int) -> RowFunction:
+            return as_row_function(self.score, D, "score", (D,), after=Outer(self.alpha))
+
+        return self.base, self._kept(x.shape[1], make)
 
     def landmarks(self) -> np.ndarray:
         return self.base.landmarks()
@@ -60,37 +61,18 @@ class ScoreMetric(ClosedForm):
         base: Metric = self.base.smoother(share) or self.base
         return ScoreMetric(self.score, share * self.alpha, base)
 
-    def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return self.base.energies(x, v) + self._added(x).energies(x, v)
-
-    def energy_terms(self, x: np.ndarray, v: np.ndarray, second: bool = True) -> EnergyTerms:
-        parts = self.base.energy_terms(x, v, second), self._added(x).energy_terms(x, v, second)
-        return EnergyTerms(*(a + b for a, b in zip(*parts, strict=True)))
-
-    def _added(self, x: np.ndarray) -> RowFunction:
-        """alpha^2 s s', as a function of x."""
-
-        def make(D: int) -> RowFunction:
-            as_row_function(self.score, D, "score", (D,))  # errors name the user's function
-            added = followed_by(self.score, Outer(self.alpha))
-            return as_row_function(added, D, "score", (D, D))
-
-        return self._kept(x.shape[1], make)
-
 
 def from_score(score: Callable, alpha: Any = 1.0, *, base: Any = None) -> ScoreMetric:
     """M(x) = I + alpha^2 s(x) s(x)' with s the gradient of a log density: lengths on its graph.
 
-    A curve is as long as the one above it on the surface (x, alpha log p(x)). Steps along level
-    sets cost what they do in flat space, steps up or down the more the steeper the density. The
-    density itself is not needed, nor its normalisation: the score that a diffusion model has
-    learned will do.
+    A curve is as long as the one above it on the surface (x, alpha log p(x)). Steps along level sets cost what they do
+    in flat space, steps up or down the more the steeper the density. The density itself is not needed, nor its
+    normalisation: the score that a diffusion model has learned will do.
 
     Parameters
     ----------
     score : function x (D,) -> (D,)
-        Gradient of log p, in JAX; or of rows (n, D) -> (n, D) in NumPy or torch, for instance a
-        `torch.nn.Module`.
+        Gradient of log p, in JAX; or of rows (n, D) -> (n, D) in NumPy or torch, for instance a `torch.nn.Module`.
     alpha : float
         The height, in the units of x, that a change of the density by a factor e counts for. At a
         normal density of standard deviation sigma, alpha = sigma makes the metric I + z z' with z

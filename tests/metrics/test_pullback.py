@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from probgeo import Manifold, metrics
-from probgeo.functions.composed import followed_by, library_of
 from probgeo.functions.in_jax import double_precision
 from tests.metrics.reference import assert_consistent, assert_near, assert_same, in_jax, random_rows
 
@@ -121,16 +120,6 @@ def test_newtons_terms_have_the_second_variation_of_energy_terms_along_geodesics
         np.testing.assert_allclose(newton, exact, rtol=1e-10, atol=1e-12)
 
 
-class Angle:
-    """2 arcsin sqrt(p), of every number by itself."""
-
-    elementwise = True
-
-    def __call__(self, p):
-        xp = library_of(p)
-        return 2.0 * xp.arcsin(xp.sqrt(p))
-
-
 def test_chains_of_torch_layers_are_differentiated_as_torch_does():
     torch = pytest.importorskip("torch")
     from probgeo.functions.torch_layers import layers_of
@@ -156,11 +145,12 @@ def test_chains_of_torch_layers_are_differentiated_as_torch_does():
         nn.Flatten(),
         nn.Dropout(0.5),
     ).eval()
-    for net in (Net(), convolutional, followed_by(Net(), Angle())):
+    for net, family in ((Net(), None), (convolutional, None), (Net(), "bernoulli")):
         assert layers_of(net) is not None
         doubled = net.double()
-        chain, whole = (metrics.Pullback(f) for f in (doubled, lambda z, f=doubled: f(z)))
-        assert whole._functions(ROWS[0])[0]._layers is None
+        chain, whole = (metrics.Pullback(f, family=family) for f in (doubled, lambda z, f=doubled: f(z)))
+        assert len(chain._parts(ROWS[0])[0]._layers) == len(layers_of(net)) + (family is not None)
+        assert whole._parts(ROWS[0])[0]._layers is None
         assert_near(chain.accelerations(*ROWS), whole.accelerations(*ROWS), 1e-9)
         for method in ("newton_terms", "energy_terms"):
             for one, other in zip(getattr(chain, method)(*ROWS), getattr(whole, method)(*ROWS), strict=True):
@@ -181,8 +171,7 @@ def test_modules_that_branch_or_are_unknown_are_no_chains():
             return z if z.sum() > 0 else -z
 
     training = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5))
-    summed = followed_by(torch.nn.Linear(2, 2), lambda y: y.sum(1))
-    for module in (Skips(), Decides(), torch.nn.Sequential(torch.nn.Softmax(1)), training, summed):
+    for module in (Skips(), Decides(), torch.nn.Sequential(torch.nn.Softmax(1)), training):
         assert layers_of(module) is None
 
 
