@@ -68,6 +68,10 @@ class Field(ABC):
         """The same field with other numbers in the place of the first array of parameters."""
         raise TypeError(f"{type(self).__name__} has no parameters")
 
+    def take(self, members: np.ndarray) -> "Field":
+        """The same field for some members, numbered anew."""
+        raise TypeError(f"{type(self).__name__} has no parameters")
+
     def linearised(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
