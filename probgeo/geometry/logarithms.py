@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.geometry.chains import Chains, NewtonStep
+from probgeo.geometry.chains import Chains, Hessian
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.guess import chains_of
 from probgeo.geometry.manifold import Manifold
@@ -222,10 +222,9 @@ def slopes_of(metric: Metric, geodesics: Geodesic, bases: np.ndarray, vectors: n
 
 def _left_of_first_node(metric: Metric, chains: Chains) -> np.ndarray:
     """S (members, 2 D, 2 D)."""
-    count, D, made = len(chains), chains.nodes.shape[2], NewtonStep.of(chains)
-    made.assemble(chains, chains.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
-    left = np.empty((count, 2 * D, 2 * D))
-    eliminate_backwards(chains.offsets, D, made.diagonal, made.upper, left)
+    D, hessian = chains.nodes.shape[2], Hessian.of(chains, chains.terms(metric))
+    left = np.empty((len(chains), 2 * D, 2 * D))
+    eliminate_backwards(chains.offsets, D, hessian.diagonal, hessian.upper, left)
     return left
 
 

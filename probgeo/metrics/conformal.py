@@ -117,11 +117,6 @@ class Conformal(Metric):
     def landmarks(self) -> np.ndarray:
         return self.base.landmarks()
 
-    def smoother(self, share: float) -> "Conformal | None":
-        """With a smoother base, if there is one."""
-        base = self.base.smoother(share)
-        return None if base is None else Conformal(self.factor, base)
-
     def tensors_at(self, x: np.ndarray) -> np.ndarray:
         return self._factor(x).values(x)[:, None, None] * self.base.tensors_at(x)
 

@@ -64,10 +64,6 @@ class LocalCovariance(ByLoop):
         """Means of clusters of the data."""
         return self._landmarks
 
-    def smoother(self, share: float) -> "LocalCovariance":
-        """The same with a wider kernel: share times as many per length squared."""
-        return LocalCovariance(self.X, self.sigma / np.sqrt(share), self.rho)
-
     def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
         return filled(kernel_terms, (x, v, self.X, self.sigma, self.rho), level)
 

@@ -55,11 +55,6 @@ class ScoreMetric(ClosedForm):
     def landmarks(self) -> np.ndarray:
         return self.base.landmarks()
 
-    def smoother(self, share: float) -> "ScoreMetric":
-        """Of a flatter graph, with a smoother base if there is one."""
-        base: Metric = self.base.smoother(share) or self.base
-        return ScoreMetric(self.score, share * self.alpha, base)
-
     def energies(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         return self.base.energies(x, v) + self._added(x).energies(x, v)
 
