@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
-from probgeo.metrics import Metric
+from probgeo.metrics import LocalMetrics, Metric
 
 SEGMENTS = 64
 NEIGHBOURS = 10  # of a point of the data
@@ -28,7 +28,7 @@ PIECES = 8  # of a segment, for its length
 def shortest_lengths(metric: Metric, data: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The lengths (B,) of the shortest known curves between points (B, D)."""
     paths = graph_paths(metric, data, a, b)
-    smoother = [m for m in map(metric.smoother, SHARES) if m is not None]
+    smoother = [metric.with_rho(share * metric.rho) for share in SHARES] if isinstance(metric, LocalMetrics) else []
     found = np.zeros(len(a))
     for i in np.flatnonzero(np.any(a != b, axis=1)):
         line = np.linspace(a[i], b[i], SEGMENTS + 1)

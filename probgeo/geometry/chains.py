@@ -109,49 +109,58 @@ class Chains:
         return out
 
 
-@dataclass
-class NewtonStep:
-    """Newton's steps (rows, J D) of chains, and what they promise.
+@dataclass(frozen=True)
+class Hessian:
+    """Second derivatives of the energy of chains by their nodes, and the negative gradient.
 
-    decrement (members,): g' H^-1 g, twice the expected decrease of the energy. diagonal and upper
-    hold the factors of the Hessian.
+    diagonal, upper (rows, F, F), right (rows, F): see `loops.assemble`.
     """
 
-    step: np.ndarray
-    decrement: np.ndarray
     diagonal: np.ndarray
     upper: np.ndarray
+    right: np.ndarray
 
     @classmethod
-    def of(cls, chains: Chains) -> "NewtonStep":
-        """Room for those of chains."""
-        rows, J, D = chains.nodes.shape
-        blocks = rows, J * D, J * D
-        return cls(np.empty(blocks[:2]), np.zeros(len(chains)), np.empty(blocks), np.empty(blocks))
-
-    def assemble(self, chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray) -> None:
-        """Write down Hessians, and negative gradients where steps will be: see `loops.assemble`."""
-        element, blocks = chains.element, (self.diagonal, self.upper, self.step)
+    def of(
+        cls, chains: Chains, terms: EnergyTerms, which: np.ndarray | None = None, damping: np.ndarray | None = None
+    ) -> "Hessian":
+        """That of the chains `which` (members,), by default all, with damping (members,)."""
+        (rows, J, D), element = chains.nodes.shape, chains.element
+        made = cls(*np.empty((2, rows, J * D, J * D)), np.empty((rows, J * D)))
+        which = np.ones(len(chains), dtype=bool) if which is None else which
+        damping = np.zeros(len(chains)) if damping is None else damping
         shapes = element.shape, element.slope, element.weight
-        loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *blocks)
+        loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *vars(made).values())
+        return made
 
 
-def newton_step(chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray) -> NewtonStep:
-    """Steps of the members `which`; damping is raised where the Hessian is not positive definite.
+def newton_step(
+    chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (rows, J D) of the members `which`, and their decrements g' H^-1 g (members,).
 
-    At infinite damping it always is. `damping` (members,) is written to.
+    A decrement is twice the expected decrease of the energy. `damping` (members,) is written to: it
+    is raised where the Hessian is not positive definite. At infinite damping it always is.
     """
-    D, offsets, made = chains.nodes.shape[2], chains.offsets, NewtonStep.of(chains)
-    good = np.ones(len(chains), dtype=bool)
+    D, offsets, element = chains.nodes.shape[2], chains.offsets, chains.element
+    hessian, decrement, good = (
+        Hessian.of(chains, terms, which, damping),
+        np.zeros(len(chains)),
+        np.ones(len(chains), bool),
+    )
+    system = hessian.diagonal, hessian.upper, hessian.right
+    loops.fix_ends(offsets, which, D, *system)
+    factors = tuple(map(np.empty_like, system))
     while which.any():
-        made.assemble(chains, terms, which, damping)
-        loops.fix_ends(offsets, which, D, made.diagonal, made.upper, made.step)
-        loops.solve_chains(offsets, which, made.diagonal, made.upper, made.step, made.decrement, good)
+        loops.solve_chains(offsets, which, *system, *factors, decrement, good)
         which = which & ~good & (damping < 1e12)
         if which.any():
-            damping[which] = np.maximum(4.0 * damping[which], 0.5)
-    made.decrement[~good] = np.nan
-    return made
+            more = np.maximum(3.0 * damping, 0.5 - damping)  # at least four times as much, or 0.5
+            damping[which] += more[which]
+            loops.damp(chains.t, offsets, which, more, element.slope, element.weight, terms.vv, *system[:2])
+            loops.fix_ends(offsets, which, D, *system)
+    decrement[~good] = np.nan
+    return factors[2], decrement
 
 
 @dataclass(frozen=True)
@@ -194,13 +203,12 @@ def minimise(
             at.offsets, tried.integrals(terms.energy), trial, at.nodes, energy, decrement, size, damping, accepted
         )
         steps[active] += accepted
-        made = newton_step(at, terms, accepted, damping)
+        steps_on, decrements = newton_step(at, terms, accepted, damping)
         if accepted.all():
-            step, decrement = made.step, made.decrement
+            step, decrement = steps_on, decrements
         elif accepted.any():
             rows = np.repeat(accepted, np.diff(at.offsets))
-            step[rows] = made.step[rows]
-            decrement[accepted] = made.decrement[accepted]
+            step[rows], decrement[accepted] = steps_on[rows], decrements[accepted]
         done = accepted & (decrement <= tolerance * energy)
         stuck = (size < 1e-4) | ~(decrement < np.inf) | ~(energy < np.inf)
         leave = done | stuck if round_ < most else np.ones(len(at), dtype=bool)

@@ -16,7 +16,7 @@ import numpy as np
 from probgeo.gaussian import ScalarGaussian
 from probgeo.geometry.arguments import where_definite
 from probgeo.geometry.ensembles import spread
-from probgeo.geometry.starts import far_apart
+from probgeo.metrics.inputs import far_apart
 from probgeo.ragged import in_chunks, members_at_a_time
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class Search:
         count = int(min(0.5 * np.sqrt(m), n * m / (8 * (n + m))))
         if not count:
             return np.empty((2, 0, n)), np.empty((2, 0, m))
-        pivots = far_apart(self.Y[self.usable_too], count)
+        usable = self.Y[self.usable_too]
+        pivots = usable[far_apart(usable, count)]
 
         def to(points: np.ndarray, usable: np.ndarray) -> np.ndarray:
             found = np.full((2, len(pivots), len(points)), np.nan)

@@ -88,6 +88,13 @@ class Race:
         self.all = np.where(new, RUNNING, DONE)
         self.highest, self.same, self.patience = factor**2, same, patience
 
+    def begin(self) -> np.ndarray:
+        """Which of the new polygons run at all: those along known or earlier ones do not."""
+        give_up(self.offsets, self.polygons, self.energy, np.zeros(len(self.energy)), np.inf, self.same, self.all)
+        runs = np.flatnonzero(self.state == RUNNING)
+        self.slots = self.slots[runs]
+        return runs
+
     @property
     def state(self) -> np.ndarray:
         """What has become of the new polygons."""

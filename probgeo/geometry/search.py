@@ -1,10 +1,10 @@
-"""Which first curve leads to the shortest geodesic: several starts, and more where they disagree.
+"""Which first curve leads to the shortest geodesic: several starts, on coarse polygons.
 
-One rule. A few starts for every pair of ends, on coarse polygons; where all of them come to one
-curve, that is it. Elsewhere many more are tried. Starts compete: one that runs along a lower curve,
-or falls far behind the lowest, is given up. Distinct curves that are not much longer than the
-shortest are rivals: on finer and finer polygons fewer of them are left, and the last few go on to
-elements, see `refine`.
+One rule. Besides the straight line, for every landmark the shortest way along straight edges that
+passes it, unless it is too long to lead to the shortest curve. Starts compete: one that runs along
+a lower curve, or falls far behind the lowest, is given up. Distinct curves that are not much longer
+than the shortest are rivals: on finer and finer polygons fewer of them are left, and the last few
+go on to elements, see `refine`.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ import numpy as np
 
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, minimise
-from probgeo.geometry.race import BEHIND, RUNNING, Race, along
+from probgeo.geometry.race import RUNNING, Race, along
 from probgeo.geometry.starts import Landmarks, beside, detours, lengths, lines
 from probgeo.metrics import Metric
 from probgeo.ragged import offsets_of
 
-NAMES = ("line", "graph", "detour", "continuation", "guess")
-LINE, GRAPH, DETOUR, CONTINUATION, GUESS = range(5)
+NAMES = ("line", "graph", "detour", "continuation", "guess")  # the fourth in older files only
+LINE, GRAPH, DETOUR, _, GUESS = range(5)
 
 
 @dataclass(frozen=True)
@@ -32,24 +32,16 @@ class Effort:
 
     Attributes
     ----------
-    near : float
-        Detours are tried for every pair of ends over landmarks by way of which edges are at most so
-        many times as long as the shortest curve known, and on both sides of the nearest of these:
-        of 520 pairs on six learned metrics 7 are missed instead of 9.
-    many, pairs : int
-        Distinct curves from which on there are likely to be others: detours over points beside the
-        landmarks are tried as well, and over so many random pairs of all these.
+    detours : float
+        Routes over landmarks are followed that are at most so many times as long, along straight
+        edges, as the shortest curve known.
     bow : float
         Without landmarks, bows are followed that are at most so many times as long as the curve
         known; in a plane without features they are 1.4. Of 200 pairs among 12 bumps 19 were missed
         without bows, 7 with 1.1, 3 with 1.3 (at 1.4 times the price, and the same price on gentle
         metrics), 2 with 1.6.
-    shares : tuple of float
-        Of the sharpness of a metric, on the way to itself.
     check : bool
         Whether curves are compared with straight lines.
-    agree : float
-        More starts are tried where the first ones have led to more distinct curves than that.
     tolerance : float
         Expected relative decrease of the energy at which polygons are done.
     hopeless, patience : float, int
@@ -62,13 +54,9 @@ class Effort:
         shortest they may be, and how many there may be.
     """
 
-    near: float = 1.8  # 0: 30
-    many: int = 5  # 10: 15, 3: 9 in 1.1 times the time
-    pairs: int = 0
+    detours: float = 1.4
     bow: float = 1.3
-    shares: tuple[float, ...] = (1 / 16, 1 / 4)
     check: bool = True
-    agree: float = 1  # 0: 7 in 1.4 times the time
     tolerance: float = 1e-3
     hopeless: float = 2.5  # 1.5 misses 5 more of 1295 on helices, digits and others
     patience: int = 6  # 4, with that: 12 more
@@ -77,12 +65,10 @@ class Effort:
 
 
 EFFORTS = {
-    "rough": Effort(near=0.0, check=False, agree=np.inf, hopeless=1.5, sieve=((1.0, 1),)),
-    "quick": Effort(near=0.0, hopeless=1.5, sieve=((1.3, 4), (1.1, 2))),
+    "rough": Effort(detours=0.0, check=False, hopeless=1.5, sieve=((1.0, 1),)),
+    "quick": Effort(detours=1.2, hopeless=1.5, sieve=((1.3, 4), (1.1, 2))),
     "normal": Effort(),
-    "thorough": Effort(
-        agree=0, many=0, pairs=120, tolerance=1e-4, hopeless=9.0, same=0.06, sieve=((3.0, 99), (2.0, 40), (1.2, 6))
-    ),
+    "thorough": Effort(detours=4.0, tolerance=1e-4, hopeless=9.0, same=0.06, sieve=((3.0, 99), (2.0, 40), (1.2, 6))),
 }
 
 
@@ -124,100 +110,61 @@ def search(
     Rivals come in groups of one resolution each. `known` are polygons (n, S + 1, D) to begin with.
     Between equal ends there is the line alone.
     """
-    met, apart = Met(metric, a, b, effort), np.any(a != b, axis=1)
+    met, everyone, apart = Met(metric, a, b, effort), np.arange(len(a)), np.any(a != b, axis=1)
     firsts = {LINE: lines(a, b)} if known is None else {LINE: lines(a, b), GUESS: known}
-    if len(landmarks) == 0 or metric.is_flat:
+    if metric.is_flat or not len(landmarks):
         met.begin(firsts)
         if not metric.is_flat:
-            met.continued(np.flatnonzero(apart))
             met.bowed()
-        return sifted(metric, met.found, len(a), effort)
-    to_a, to_b = landmarks.edges(a), landmarks.edges(b)
-    graph = landmarks.stepping(a, b, to_a, to_b)
-    met.begin(firsts | {GRAPH: np.where(apart[:, None, None], graph, firsts[LINE])})
-    if effort.agree == np.inf:
-        return sifted(metric, met.found, len(a), effort)
-    through = landmarks.through(to_a, to_b)
-    near = through < effort.near * met.shortest()[:, None]
-    # the nearest of them has sides worth a detour of their own, too
-    aside = np.tile(near & (through == through.min(axis=1, keepdims=True)), 2)
-    over = np.concatenate([landmarks.points, landmarks.sides])[:, None]
-    met.detoured(over, np.concatenate([near, aside], axis=1))
-    more = apart & (met.count() + met.behind > effort.agree)
-    if more.any():
-        met.detoured(landmarks.points[:, None], more[:, None] & ~near)
-        met.continued(np.flatnonzero(more))
-        many = apart & (met.count() >= effort.many)
-        met.detoured(landmarks.sides[:, None], many[:, None] & ~aside)
-        pairs = landmarks.pairs(effort.pairs)
-        met.detoured(pairs, np.repeat(many[:, None], len(pairs), axis=1))
+    else:
+        routes = landmarks.routes(a, b)
+        shortest = np.argmin(routes.length, axis=1)
+        graph = np.where(apart[:, None, None], routes.polygons(everyone, shortest), firsts[LINE])
+        met.begin(firsts | {GRAPH: graph})
+        worth = apart[:, None] & (routes.length < effort.detours * met.shortest()[:, None])
+        worth[everyone, shortest] = False
+        member, over = np.nonzero(worth)
+        order = np.lexsort((routes.length[member, over], member))  # of two alike the shorter one runs
+        met.follow(routes.polygons(member[order], over[order]), member[order], DETOUR)
     return sifted(metric, met.found, len(a), effort)
 
 
 class Met:
-    """Curves that were met so far between the ends a, b (n, D).
-
-    Attributes
-    ----------
-    found : Candidates
-    behind : array (n,)
-        How many starts were given up because they were too long.
-    """
+    """Curves that were `found` so far between the ends a, b (n, D)."""
 
     def __init__(self, metric: Metric, a: np.ndarray, b: np.ndarray, effort: Effort) -> None:
         self.metric, self.a, self.b, self.effort = metric, a, b, effort
-        self.everyone, self.behind = np.arange(len(a)), np.zeros(len(a), dtype=np.int64)
         self.found = nobody(lines(a[:0], b[:0]))
 
     def begin(self, firsts: dict[int, np.ndarray]) -> None:
         """Follow the polygons (n, S + 1, D) of some kinds of starts."""
         stacked = np.stack(list(firsts.values()), axis=1)
-        owner = np.repeat(self.everyone, len(firsts))
+        owner = np.repeat(np.arange(len(self.a)), len(firsts))
         start = np.tile(list(firsts), len(self.a))
         self.follow(stacked.reshape(-1, *stacked.shape[2:]), owner, start)
 
     def follow(self, polygons: np.ndarray, owner: np.ndarray, start: int | np.ndarray) -> None:
         """Polygons (runs, S + 1, D) to where they lead, unless that is known or far too long."""
+        if not len(owner):
+            return
         known = self.found.take(np.flatnonzero(np.isin(self.found.owner, owner)))
         race = race_of(polygons, owner, known, self.effort, self.effort.hopeless)
-        done = descend(self.metric, polygons, owner, start, self.effort, race)
-        self.behind += np.bincount(owner[race.state == BEHIND], minlength=len(self.a))
+        runs, starts = race.begin(), np.broadcast_to(start, owner.shape)
+        done = descend(self.metric, polygons[runs], owner[runs], starts[runs], self.effort, race)
         self.found = self.found.joined(done)
-
-    def detoured(self, points: np.ndarray, wanted: np.ndarray) -> None:
-        """Follow detours over points (P, V, D), those that are wanted (n, P)."""
-        owner, point = np.nonzero(wanted)
-        if len(owner):
-            polygons = detours(self.a[owner], self.b[owner], points[point])
-            self.follow(polygons, owner, DETOUR)
 
     def bowed(self) -> None:
         """Follow bows on both sides of the line that are hardly longer than what is known."""
         for over in beside(self.metric, self.a, self.b):
-            polygons = detours(self.a, self.b, over[:, None])
+            polygons = detours(self.a, self.b, over)
             worth = np.flatnonzero(lengths(self.metric, polygons) < self.effort.bow * self.shortest())
-            if len(worth):
-                self.follow(polygons[worth], worth, DETOUR)
-
-    def continued(self, members: np.ndarray) -> None:
-        """Follow some lines by way of smoother metrics, where there are any."""
-        smoother = [m for m in map(self.metric.smoother, self.effort.shares) if m is not None]
-        if smoother and len(members):
-            polygons = lines(self.a[members], self.b[members])
-            for metric in smoother:
-                done = minimise(metric, as_chains(polygons), 0.1)  # only on the way
-                polygons = done.chains.nodes.reshape(polygons.shape)
-            self.follow(polygons, members, CONTINUATION)
+            self.follow(polygons[worth], worth, DETOUR)
 
     def shortest(self) -> np.ndarray:
         """The least lengths (n,)."""
         lowest = np.full(len(self.a), np.inf)
         np.minimum.at(lowest, self.found.owner, self.found.energy)
         return np.sqrt(2.0 * lowest)
-
-    def count(self) -> np.ndarray:
-        """How many distinct curves there are (n,)."""
-        return distinct(self.found, len(self.a), self.effort.same, *self.effort.sieve[0])[1]
 
 
 def race_of(polygons: np.ndarray, owner: np.ndarray, known: Candidates, effort: Effort, factor: float) -> Race:
@@ -236,12 +183,11 @@ def race_of(polygons: np.ndarray, owner: np.ndarray, known: Candidates, effort: 
 
 
 def descend(
-    metric: Metric, polygons: np.ndarray, owner: np.ndarray, start: int | np.ndarray, effort: Effort, race: Race
+    metric: Metric, polygons: np.ndarray, owner: np.ndarray, start: np.ndarray, effort: Effort, race: Race
 ) -> Candidates:
     """Polygons of least energy near the given ones, but for those that lose the race."""
     done = minimise(metric, as_chains(polygons), effort.tolerance, race=race)
-    nodes, starts = done.chains.nodes, np.broadcast_to(start, owner.shape)
-    made = Candidates(nodes.reshape(polygons.shape), owner, done.energy, starts, done.steps)
+    made = Candidates(done.chains.nodes.reshape(polygons.shape), owner, done.energy, start, done.steps)
     return made.take(np.flatnonzero(race.state >= RUNNING))
 
 

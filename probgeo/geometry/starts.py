@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from probgeo._loops import loop
 from probgeo.metrics import Metric
+from probgeo.metrics.inputs import far_apart
 
 SEGMENTS = 8  # of first polygons; with 16 hardly a curve more is found, at twice the price
 
@@ -31,52 +32,54 @@ def edge_points(a: np.ndarray, landmarks: np.ndarray, points: int, x: np.ndarray
 
 
 @loop
-def paths(
+def shortest_ways(edges: np.ndarray, ways: np.ndarray, length: np.ndarray, first: np.ndarray) -> None:
+    """Lengths of the shortest ways to all landmarks: min over u of edges (n, L) + ways (L, L).
+
+    length (n, L), and first (n, L), the landmark u that comes first.
+    """
+    for n in range(len(edges)):
+        for p in range(len(ways)):
+            best = 0
+            for u in range(1, len(ways)):
+                if edges[n, u] + ways[u, p] < edges[n, best] + ways[best, p]:
+                    best = u
+            first[n, p] = best
+            length[n, p] = edges[n, best] + ways[best, p]
+
+
+@loop
+def routes_over(
     a: np.ndarray,
     b: np.ndarray,
     landmarks: np.ndarray,
     before: np.ndarray,
-    apart: np.ndarray,
-    to_a: np.ndarray,
-    to_b: np.ndarray,
-    ends: np.ndarray,
+    over: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Polygons out (n, S + 1, D) at equal metric lengths along paths a, landmarks, b.
+    """Polygons out (n, S + 1, D) from a to b along edges: by way of the landmark over (n,).
 
-    ends (n, 2): the first and the last landmark of each path; before[i, j]: the landmark before j
-    on the shortest path from i; apart (L, L), to_a, to_b (n, L): lengths of edges.
+    first, last (n,): the landmarks next to a and b on the way; before[i, j]: the one before j on
+    the shortest way from i. All edges get equal shares of the segments.
     """
-    L = len(landmarks)
     S, D = out.shape[1] - 1, out.shape[2]
-    stops, reached = np.empty(L + 2, dtype=np.int64), np.empty(L + 2)
+    stops = np.empty(2 * len(landmarks), dtype=np.int64)
     for n in range(len(a)):
-        first, last = ends[n]
-        count, here = 1, last
-        while here != first:
-            here = before[first, here]
-            count += 1
-        here = last
-        for k in range(count - 1, -1, -1):
-            stops[k] = here
-            if k > 0:
-                here = before[first, here]
-        reached[0] = to_a[n, first]
-        for k in range(1, count):
-            reached[k] = reached[k - 1] + apart[stops[k - 1], stops[k]]
-        total = reached[count - 1] + to_b[n, last]
-        k = 0  # the next stop
+        here, count = first[n], 1
+        stops[0] = here
+        for goal in (over[n], last[n]):
+            while here != goal:
+                here = before[goal, here]
+                stops[count] = here
+                count += 1
         for s in range(S + 1):
-            at = total * s / S
-            while k < count and reached[k] < at:
-                k += 1
-            left = reached[k - 1] if k > 0 else 0.0
-            right = reached[k] if k < count else total
-            share = (at - left) / (right - left) if right > left else 0.0
+            at = (count + 1) * s / S
+            k = min(int(at), count)
             for d in range(D):
                 p = landmarks[stops[k - 1], d] if k > 0 else a[n, d]
                 q = landmarks[stops[k], d] if k < count else b[n, d]
-                out[n, s, d] = p + share * (q - p)
+                out[n, s, d] = (1.0 - (at - k)) * p + (at - k) * q
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,31 +90,27 @@ class Landmarks:
     ----------
     metric : Metric
     points : array (L, D)
-    power : float
-        Paths minimise the sum of this power of the lengths of their edges. With 1 they cut across
-        the turns of a helix.
     samples : int
         Points at which the speed along an edge is taken.
     """
 
     metric: Metric
     points: np.ndarray
-    power: float = 3.0
     samples: int = 4
 
     @classmethod
-    def chosen(cls, metric: Metric, more: np.ndarray | None, most: int = 64) -> "Landmarks":
-        """Those that a metric knows and some more; at most so many, far apart."""
+    def chosen(cls, metric: Metric, more: np.ndarray | None) -> "Landmarks":
+        """Those that a metric knows, and at most 64 of some more, far apart."""
         points = metric.landmarks()
         if more is not None:
-            points = np.concatenate([points.reshape(-1, more.shape[1]), more])
-        return cls(metric, np.array(far_apart(points, most)))
+            points = np.concatenate([points.reshape(-1, more.shape[1]), more[far_apart(more, 64)]])
+        return cls(metric, np.array(points))
 
     def __len__(self) -> int:
         return len(self.points)
 
     def edges(self, a: np.ndarray) -> np.ndarray:
-        """Lengths (n, L) of the straight lines from a (n, D) to all landmarks.
+        """Lengths (n, L) of the straight lines from a (n, D) to all landmarks, or infinite.
 
         Ends that many curves share, as in a matrix of distances, are looked at once.
         """
@@ -122,7 +121,8 @@ class Landmarks:
         x, v = np.empty((count, a.shape[1])), np.empty((count, a.shape[1]))
         edge_points(a, self.points, self.samples, x, v)
         speeds = np.sqrt(2.0 * self.metric.energies(x, v))
-        return speeds.reshape(len(a), len(self), self.samples).mean(axis=2)[index.ravel()]
+        lengths = speeds.reshape(len(a), len(self), self.samples).mean(axis=2)
+        return np.where(np.isfinite(lengths), lengths, np.inf)[index.ravel()]
 
     @cached_property
     def apart(self) -> np.ndarray:
@@ -131,45 +131,39 @@ class Landmarks:
         return np.where(np.isfinite(apart), 0.5 * (apart + apart.T), 0.0)
 
     @cached_property
-    def ways(self) -> np.ndarray:
-        """Lengths (L, L) of the shortest ways between landmarks along edges."""
-        return dijkstra(self.apart)
+    def ways(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lengths of the shortest ways between landmarks along edges, and predecessors: (L, L)."""
+        lengths, before = dijkstra(self.apart, return_predecessors=True)
+        return lengths, before.astype(np.int64)
 
-    @cached_property
-    def graph(self) -> tuple[np.ndarray, np.ndarray]:
-        """Least sums of the `power` of edges along paths, and predecessors on these: (L, L)."""
-        sums, before = dijkstra(self.apart**self.power, return_predecessors=True)
-        return sums, before.astype(np.int64)
+    def routes(self, a: np.ndarray, b: np.ndarray) -> "Routes":
+        """The shortest ways along edges from a to b (n, D) by way of each landmark."""
+        length, nearest = np.empty((2, len(a), len(self))), np.empty((2, len(a), len(self)), dtype=np.int64)
+        for k, end in enumerate((a, b)):
+            shortest_ways(self.edges(end), self.ways[0], length[k], nearest[k])
+        return Routes(self, a, b, length.sum(axis=0), *nearest)
 
-    def through(self, to_a: np.ndarray, to_b: np.ndarray) -> np.ndarray:
-        """Lengths (n, L) of the shortest ways along edges from a over each landmark to b."""
-        first, last = (np.min(to[:, :, None] + self.ways, axis=1) for to in (to_a, to_b))
-        return first + last
 
-    @cached_property
-    def sides(self) -> np.ndarray:
-        """Points (2 L, D) at unit length from the landmarks, either way along the cheapest axis."""
-        values, axes = np.linalg.eigh(self.metric.tensors_at(self.points))
-        offset = axes[:, :, 0] / np.sqrt(values[:, :1])
-        return np.concatenate([self.points + offset, self.points - offset])
+@dataclass(frozen=True)
+class Routes:
+    """Ways from a to b (n, D) along edges, the shortest by way of each landmark.
 
-    def pairs(self, count: int) -> np.ndarray:
-        """Random pairs (count, 2, D) of different landmarks and sides; always the same ones."""
-        points, rng = np.concatenate([self.points, self.sides]), np.random.default_rng(0)
-        first, apart = rng.integers([len(points)], size=count), rng.integers(1, len(points), count)
-        return np.stack([points[first], points[(first + apart) % len(points)]], axis=1)
+    length (n, L); first, last (n, L): the landmarks next to a and b.
+    """
 
-    def stepping(self, a: np.ndarray, b: np.ndarray, to_a: np.ndarray, to_b: np.ndarray) -> np.ndarray:
-        """Polygons (n, S + 1, D) from a to b over landmarks, in steps that are as small as can be.
+    landmarks: Landmarks
+    a: np.ndarray
+    b: np.ndarray
+    length: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
 
-        to_a, to_b (n, L): lengths of the edges to the ends.
-        """
-        (sums, before), power = self.graph, self.power
-        through = to_a[:, :, None] ** power + sums + to_b[:, None, :] ** power
-        best = np.argmin(np.where(np.isnan(through), np.inf, through).reshape(len(a), -1), axis=1)
-        ends = np.stack(np.divmod(best, len(self)), axis=1)
-        out = np.empty((len(a), SEGMENTS + 1, a.shape[1]))
-        paths(a, b, self.points, before, self.apart, to_a, to_b, ends, out)
+    def polygons(self, member: np.ndarray, over: np.ndarray) -> np.ndarray:
+        """Polygons (r, S + 1, D) of members by way of landmarks (r,)."""
+        points, (_, before) = self.landmarks.points, self.landmarks.ways
+        out = np.empty((len(member), SEGMENTS + 1, points.shape[1]))
+        nearest = self.first[member, over], self.last[member, over]
+        routes_over(self.a[member], self.b[member], points, before, over, *nearest, out)
         return out
 
 
@@ -182,12 +176,8 @@ def lines(a: np.ndarray, b: np.ndarray, segments: int = SEGMENTS) -> np.ndarray:
 
 
 def detours(a: np.ndarray, b: np.ndarray, over: np.ndarray) -> np.ndarray:
-    """Polygons (n, S + 1, D) from a (n, D) over points (n, V, D), equally far apart, to b."""
-    stops = np.concatenate([a[:, None], over, b[:, None]], axis=1)
-    at = np.linspace(0.0, stops.shape[1] - 1.0, SEGMENTS + 1)
-    left = np.minimum(at.astype(int), stops.shape[1] - 2)
-    share = (at - left)[:, None]
-    return stops[:, left] * (1.0 - share) + stops[:, left + 1] * share
+    """Polygons (n, S + 1, D) from a over points half-way to b, all (n, D)."""
+    return np.concatenate([lines(a, over, SEGMENTS // 2)[:, :-1], lines(over, b, SEGMENTS // 2)], axis=1)
 
 
 def beside(metric: Metric, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -213,15 +203,3 @@ def lengths(metric: Metric, polygons: np.ndarray) -> np.ndarray:
     D = polygons.shape[2]
     energies = metric.energies(x.reshape(-1, D), v.reshape(-1, D)).reshape(len(polygons), -1)
     return np.sum(np.sqrt(np.maximum(2.0 * energies, 0.0)), axis=1)
-
-
-def far_apart(points: np.ndarray, most: int) -> np.ndarray:
-    """At most so many of the points (N, D): from the first on, always the farthest from all."""
-    if len(points) <= most:
-        return points
-    chosen = [0]
-    nearest = np.sum((points - points[0]) ** 2, axis=1)
-    while len(chosen) < most:
-        chosen.append(int(np.argmax(nearest)))
-        nearest = np.minimum(nearest, np.sum((points - points[chosen[-1]]) ** 2, axis=1))
-    return points[chosen]

@@ -134,10 +134,6 @@ class Metric(ABC):
         """Tensors (F, D, D), each of them below M(x) everywhere; possibly none."""
         return np.empty((0, dimension, dimension))
 
-    def smoother(self, share: float) -> "Metric | None":
-        """A metric like this one that changes less abruptly; as it is for share 1."""
-        return None
-
     # --- one point, or many: what users see ---------------------------------------------------
 
     def apply(self, x: Any, v: Any) -> Any:

@@ -104,11 +104,6 @@ class Conformal(Rescaled):
     def landmarks(self) -> np.ndarray:
         return self.base.landmarks()
 
-    def smoother(self, share: float) -> "Conformal | None":
-        """With a smoother base, if there is one."""
-        base = self.base.smoother(share)
-        return None if base is None else Conformal(self.factor, base)
-
     def _scale_terms(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self._factor(x).scalar_terms(x)
 

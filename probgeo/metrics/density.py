@@ -9,9 +9,8 @@ import numpy as np
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.composed import Composed, library_of
-from probgeo.metrics.base import Metric
 from probgeo.metrics.conformal import Conformal
-from probgeo.metrics.inputs import as_function, as_points, unwrapped
+from probgeo.metrics.inputs import as_function, as_points, far_apart, unwrapped
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,6 @@ class Price:
         xp = library_of(log_p)
         share = self.power * (log_p - self.log_peak)
         return xp.exp(-xp.logaddexp(share, xp.full_like(share, np.log(self.floor))))
-
-    def smoother(self, share: float) -> "Price":
-        """About the price to the power of `share`, which is at most one."""
-        return Price(self.log_peak, share * self.power, self.floor**share)
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -54,13 +49,9 @@ class DensityMetric(Conformal):
         )
 
     def landmarks(self) -> np.ndarray:
-        """Those of the base, and the data."""
-        return np.concatenate([self.base.landmarks().reshape(-1, self.dimension), self.data])
-
-    def smoother(self, share: float) -> "DensityMetric":
-        """With differences of the density that count less, and a smoother base if there is one."""
-        base: Metric = self.base.smoother(share) or self.base
-        return DensityMetric(self.log_density, self.price.smoother(share), self.data, base)
+        """Those of the base, and at most 64 of the data, far apart."""
+        data = self.data[far_apart(self.data, 64)]
+        return np.concatenate([self.base.landmarks().reshape(-1, self.dimension), data])
 
 
 def from_density(

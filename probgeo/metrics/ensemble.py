@@ -75,10 +75,6 @@ class Ensemble(Sum):
         known = [points for points in known if len(points)]
         return np.concatenate(known) if known else super().landmarks()
 
-    def smoother(self, share: float) -> "Ensemble | None":
-        smooth = [member.smoother(share) for member in self.members]
-        return None if any(member is None for member in smooth) else Ensemble(smooth)
-
 
 def _member(number: int, member: Any) -> Metric:
     if isinstance(member, Metric):

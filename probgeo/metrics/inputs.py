@@ -76,3 +76,15 @@ def unwrapped(function: Any) -> Any:
     """The function itself, if it was wrapped to say how it is written."""
     wrappers = (JaxFunction, NumpyFunction, TorchFunction)
     return function.f if isinstance(function, wrappers) else function
+
+
+def far_apart(points: np.ndarray, most: int) -> np.ndarray:
+    """Numbers of at most so many of the points (N, D): the first, then always the farthest from all."""
+    if len(points) <= most:
+        return np.arange(len(points))
+    chosen = [0]
+    nearest = np.sum((points - points[0]) ** 2, axis=1)
+    while len(chosen) < most:
+        chosen.append(int(np.argmax(nearest)))
+        nearest = np.minimum(nearest, np.sum((points - points[chosen[-1]]) ** 2, axis=1))
+    return np.array(chosen)

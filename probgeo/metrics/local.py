@@ -11,7 +11,7 @@ from probgeo.functions.composed import constant
 from probgeo.functions.rows import AT_ONCE
 from probgeo.metrics import local_loops
 from probgeo.metrics.base import ByLoop, array_module
-from probgeo.metrics.inputs import as_points, as_tensors
+from probgeo.metrics.inputs import as_points, as_tensors, far_apart
 from probgeo.metrics.loops import EnergyTerms, filled
 
 
@@ -74,8 +74,38 @@ class LocalMetrics(ByLoop):
         return LocalMetrics(self.centers, self.tensors, rho)
 
     def landmarks(self) -> np.ndarray:
-        """The centres."""
-        return self.centers
+        """Centres, at most 64 of them far apart, and where two of their tensors meet."""
+        chosen = far_apart(self.centers, 64)
+        return np.concatenate([self.centers[chosen], self._meeting_points(chosen)])
+
+    def _meeting_points(self, chosen: np.ndarray, each: int = 4) -> np.ndarray:
+        """Points of least squared distance s from two centres, in the tensor of each.
+
+        A short curve follows the cheap axis of one tensor to where that of another begins, which is
+        near x = (M_k + M_l)^-1 (M_k mu_k + M_l mu_l). Of those at which these two have most of the
+        weight, `each` times as many as there are centres, in order of s.
+        """
+        mu, M, diagonal = self.centers[chosen], self.tensors[chosen], self.is_diagonal
+        pull = M * mu if diagonal else np.einsum("kij,kj->ki", M, mu)
+
+        def square(x: np.ndarray, tensor: np.ndarray) -> np.ndarray:
+            return (
+                np.sum(tensor * x**2, axis=-1)
+                if diagonal
+                else np.einsum("ni,nij,nj->n", x, np.broadcast_to(tensor, (len(x), *tensor.shape[-2:])), x)
+            )
+
+        points, squares = [mu[:0]], [np.empty(0)]
+        for k in range(1, len(mu)):
+            both, right = M[k] + M[:k], pull[k] + pull[:k]
+            x = right / both if diagonal else np.linalg.solve(both, right[:, :, None])[:, :, 0]
+            weights, others = self.weights(x)[:, chosen], np.arange(k)
+            s = square(x - mu[k], M[k]) + square(x - mu[:k], M[:k])
+            points.append(x)
+            squares.append(np.where(weights[:, k] + weights[others, others] > 0.8, s, np.inf))
+        s = np.concatenate(squares)
+        best = np.argsort(s, kind="stable")[: each * len(mu)]
+        return np.concatenate(points)[best[s[best] < np.inf]]
 
     def floors(self, dimension: int) -> np.ndarray:
         """A tensor below all M_k, and so below their blends.
@@ -90,10 +120,6 @@ class LocalMetrics(ByLoop):
             half = root @ axes * np.sqrt(np.clip(values, 0.0, 1.0))
             lower = half @ half.T
         return lower[None]
-
-    def smoother(self, share: float) -> "LocalMetrics":
-        """The same with rho times `share`."""
-        return self.with_rho(share * self.rho)
 
     def weights(self, x: Any) -> Any:
         """w_k(x) (..., K), which sum to one (Eq. 9)."""

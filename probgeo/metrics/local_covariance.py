@@ -74,9 +74,5 @@ class LocalCovariance(ByLoop):
             chosen.append(new)
         return np.stack([self.X[nearest == k].mean(axis=0) for k in range(len(chosen))])
 
-    def smoother(self, share: float) -> "LocalCovariance":
-        """The same with a wider kernel: share times as many per length squared."""
-        return LocalCovariance(self.X, self.sigma / np.sqrt(share), self.rho)
-
     def _filled(self, x: np.ndarray, v: np.ndarray, level: int) -> EnergyTerms:
         return filled(kernel_terms, (x, v, self.X, self.sigma, self.rho), level)

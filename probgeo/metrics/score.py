@@ -56,11 +56,6 @@ class ScoreMetric(Sum):
     def landmarks(self) -> np.ndarray:
         return self.base.landmarks()
 
-    def smoother(self, share: float) -> "ScoreMetric":
-        """Of a flatter graph, with a smoother base if there is one."""
-        base: Metric = self.base.smoother(share) or self.base
-        return ScoreMetric(self.score, share * self.alpha, base)
-
 
 def from_score(score: Callable, alpha: Any = 1.0, *, base: Any = None) -> ScoreMetric:
     """M(x) = I + alpha^2 s(x) s(x)' with s the gradient of a log density: lengths on its graph.

@@ -6,7 +6,8 @@ import pytest
 from probgeo import Manifold, data, metrics
 from probgeo.geometry.arguments import find_definite
 from probgeo.geometry.search import EFFORTS, NAMES, Candidates, distinct, doubled, pick_distinct, search
-from probgeo.geometry.starts import SEGMENTS, Landmarks, beside, detours, far_apart, lengths, lines
+from probgeo.geometry.starts import SEGMENTS, Landmarks, beside, detours, lengths, lines, shortest_ways
+from probgeo.metrics.inputs import far_apart
 from tests.geometry.chains import random_metric, random_tensors
 
 RNG = np.random.default_rng(3)
@@ -24,7 +25,7 @@ class TestStarts:
     def test_lines_and_detours(self):
         a, b, over = RNG.normal(size=(3, 5, 2))
         np.testing.assert_allclose(lines(a, b)[:, SEGMENTS // 2], 0.5 * (a + b), atol=1e-14)
-        polygons = detours(a, b, over[:, None])
+        polygons = detours(a, b, over)
         for place, expected in ((0, a), (SEGMENTS // 2, over), (-1, b)):
             np.testing.assert_allclose(polygons[:, place], expected, atol=1e-14)
         np.testing.assert_array_equal(lines(a, a), np.repeat(a[:, None], SEGMENTS + 1, axis=1))
@@ -41,28 +42,44 @@ class TestStarts:
                 np.testing.assert_allclose(landmarks.edges(a)[n, k], speed.mean(), rtol=1e-12)
 
     @pytest.mark.loops
-    def test_paths_step_from_landmark_to_landmark(self):
-        """Along a ring, in steps of its own landmarks and not across."""
-        landmarks = Landmarks(metrics.Flat(), RING)
-        a, b = 1.1 * RING[[0, 3]], 1.1 * RING[[20, 18]]
-        path = landmarks.stepping(a, b, landmarks.edges(a), landmarks.edges(b))
-        np.testing.assert_array_equal(path[:, 0], a)
-        np.testing.assert_allclose(path[:, -1], b, atol=1e-14)
-        radius = np.linalg.norm(path, axis=-1)
-        assert np.all((radius > 0.99) & (radius < 1.11))
-        steps = np.linalg.norm(np.diff(path, axis=1), axis=-1)[:, 1:-1]  # not over the corners
-        assert np.all(steps.max(axis=1) < 1.01 * steps.min(axis=1))
+    def test_shortest_ways_against_numpy(self):
+        edges, ways = RNG.uniform(size=(4, 6)), RNG.uniform(size=(6, 6))
+        length, first = np.empty((4, 6)), np.empty((4, 6), dtype=np.int64)
+        shortest_ways(edges, ways, length, first)
+        every = edges[:, :, None] + ways
+        np.testing.assert_array_equal(length, every.min(axis=1))
+        np.testing.assert_array_equal(first, every.argmin(axis=1))
 
-    def test_sides_are_a_unit_away(self):
-        metric = random_metric(RNG, 3)
-        landmarks = Landmarks(metric, metric.landmarks())
-        off = landmarks.sides - np.tile(landmarks.points, (2, 1))
-        norms = metric.inner(np.tile(landmarks.points, (2, 1)), off, off)
-        np.testing.assert_allclose(norms, 1.0, rtol=1e-9)
+    @pytest.mark.loops
+    def test_routes_pass_their_landmark_along_edges(self):
+        """Round a hill over a ring of landmarks; as long as the sum of the edges they follow."""
+        metric = Manifold(hill).metric
+        landmarks, (a, b) = Landmarks(metric, RING[::5]), 1.2 * RING[[[0, 3], [20, 18]]]
+        routes = landmarks.routes(a, b)
+        for member in (0, 1):
+            for over in range(len(landmarks)):
+                path = routes.polygons(np.array([member]), np.array([over]))[0]
+                np.testing.assert_array_equal(path[[0, -1]], [a[member], b[member]])
+                assert np.linalg.norm(path, axis=1).min() > 0.6
+                between = landmarks.ways[0][[routes.first[member, over], routes.last[member, over]], over].sum()
+                ends = landmarks.edges(a)[member, routes.first[member, over]]
+                ends += landmarks.edges(b)[member, routes.last[member, over]]
+                np.testing.assert_allclose(routes.length[member, over], between + ends, rtol=1e-12)
+        shortest = routes.length.argmin(axis=1)
+        middle = routes.polygons(np.arange(2), shortest)[:, SEGMENTS // 2]
+        assert np.all(np.linalg.norm(middle, axis=1) > 0.7)
+
+    def test_where_there_is_no_metric_there_is_no_way(self):
+        def half(x):
+            return np.where(x[..., :1, None] < 0.5, np.nan, np.eye(2))
+
+        landmarks = Landmarks(Manifold(half).metric, np.array([[1.0, 1.0], [0.0, 0.0], [2.0, 0.0]]))
+        routes = landmarks.routes(np.array([[1.0, 0.0]]), np.array([[3.0, 0.0]]))
+        np.testing.assert_allclose(routes.length, [[1.0 + np.sqrt(5.0), np.inf, 2.0]])
 
     def test_many_landmarks_are_thinned_out(self):
         points = RNG.normal(size=(500, 2))
-        chosen = far_apart(points, 20)
+        chosen = points[far_apart(points, 20)]
         gaps = np.linalg.norm(chosen[:, None] - chosen[None], axis=-1)[np.triu_indices(20, 1)]
         left = np.linalg.norm(points[:, None] - chosen[None], axis=-1).min(axis=1)
         assert left.max() <= gaps.min()

@@ -55,11 +55,9 @@ def test_it_is_a_multiple_of_its_base():
     np.testing.assert_allclose(metrics.Conformal(scale)(x), factor * np.eye(3))
 
 
-def test_it_has_the_landmarks_of_its_base_and_a_smoother_one():
+def test_it_has_the_landmarks_of_its_base():
     metric = metrics.Conformal(scale, local())
-    np.testing.assert_array_equal(metric.landmarks(), local().centers)
-    assert metric.smoother(0.5).base.rho == 0.25
-    assert metrics.Conformal(scale).smoother(0.5) is None
+    np.testing.assert_array_equal(metric.landmarks(), local().landmarks())
     assert len(metrics.Conformal(scale).landmarks()) == 0
 
 

@@ -8,6 +8,7 @@ from sklearn.neighbors import KernelDensity
 
 from probgeo import Manifold, metrics
 from probgeo.functions import NumpyFunction
+from probgeo.metrics.inputs import far_apart
 from tests.metrics.reference import assert_consistent, assert_near, assert_same, in_jax, random_rows, random_tensors
 
 ROWS = random_rows(np.random.default_rng(0), 3)
@@ -84,13 +85,9 @@ def test_geodesics_of_a_kernel_density_keep_to_the_data():
     assert geodesic.mean(0.5)[1] > 0.6  # over the top of the crescent
 
 
-def test_it_has_data_for_landmarks_and_a_smoother_one():
+def test_it_has_data_for_landmarks():
     metric = metrics.from_density(log_normal, DATA, base=local())
-    np.testing.assert_array_equal(metric.landmarks(), [*local().centers, *DATA])
-    assert_near(metric.smoother(1.0).energies(*ROWS), metric.energies(*ROWS), 1e-12)
-    plain = metrics.from_density(log_normal, DATA)
-    prices = [m.scale(ROWS[0]) for m in (plain, plain.smoother(0.5))]
-    assert np.ptp(prices[1]) < 0.5 * np.ptp(prices[0])
+    np.testing.assert_array_equal(metric.landmarks(), [*local().landmarks(), *DATA[far_apart(DATA, 64)]])
 
 
 @pytest.mark.parametrize(
@@ -148,9 +145,7 @@ def test_a_score_in_numpy_and_torch_is_the_same():
 def test_without_height_it_is_its_base():
     assert_same(metrics.from_score(bent_score, 0.0, base=local()), local(), *ROWS)
     metric = metrics.from_score(bent_score, 0.8, base=local())
-    np.testing.assert_array_equal(metric.landmarks(), local().centers)
-    assert metric.smoother(0.5).alpha == 0.4
-    assert metric.smoother(0.5).base.rho == 0.25
+    np.testing.assert_array_equal(metric.landmarks(), local().landmarks())
 
 
 def test_wrong_scores_are_named():

@@ -69,7 +69,6 @@ def test_a_class_with_one_method():
     metric = Wavy(np.random.default_rng(0), 2)
     assert_consistent(metric, *ROWS)
     assert_same(metric, metrics.as_metric(lambda x: metric(x)), *ROWS)
-    assert metric.smoother(0.5) is None
     assert metric.dimension is None
     assert metric.landmarks().shape[0] == 0
 

@@ -136,9 +136,21 @@ def test_one_tensor_is_a_flat_metric():
     assert_same(metric, metrics.Flat(metric.tensors[0]), *rows)
 
 
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_landmarks_are_where_cheap_axes_meet(diagonal):
+    """Of two valleys at right angles, at the corner; those that are nearest to both centres first."""
+    valleys = np.array([[0.01, 9.0], [9.0, 0.01], [0.01, 9.0]])
+    tensors = valleys if diagonal else valleys[:, :, None] * np.eye(2)
+    two = metrics.LocalMetrics([[0.0, 0.0], [5.0, 4.0]], tensors[:2])
+    np.testing.assert_allclose(two.landmarks()[2:], [[5.0, 0.0]], atol=0.02)
+    three = metrics.LocalMetrics([[0.0, 0.0], [5.0, 4.0], [0.0, 2.0]], tensors)
+    np.testing.assert_allclose(three.landmarks()[3:], [[5.0, 2.0], [5.0, 0.0], [0.0, 1.0]], atol=0.02)
+    many = metrics.LocalMetrics(np.random.default_rng(0).normal(size=(90, 2)), 100.0 * np.ones((90, 2)))
+    assert len(many.landmarks()) <= 5 * 64
+
+
 def test_what_the_engine_may_know_of_it():
     metric = random_local(0)
     assert metric.dimension == D
-    np.testing.assert_array_equal(metric.landmarks(), metric.centers)
-    assert metric.smoother(0.25).rho == 0.25 * metric.rho
+    np.testing.assert_array_equal(metric.landmarks()[:4], metric.centers)
     assert repr(metric.with_rho(2.0)) == "LocalMetrics(centers=(4, 3), tensors=(4, 3, 3), rho=2)"

@@ -44,8 +44,3 @@ def test_landmarks_lie_among_the_data():
     assert radius.min() > 0.95
     few = metrics.LocalCovariance([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]], sigma=1.0).landmarks()
     assert sorted(few.tolist()) == [[0.0, 0.0], [1.0, 0.0]]
-
-
-def test_a_smoother_one_has_a_wider_kernel():
-    assert METRIC.smoother(0.25).sigma == 2.0 * METRIC.sigma
-    assert METRIC.smoother(1.0).sigma == METRIC.sigma
