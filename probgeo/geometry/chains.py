@@ -126,7 +126,8 @@ class Hessian:
     ) -> "Hessian":
         """That of the chains `which` (members,), by default all, with damping (members,)."""
         (rows, J, D), element = chains.nodes.shape, chains.element
-        made = cls(*np.empty((2, rows, J * D, J * D)), np.empty((rows, J * D)))
+        blocks = rows, J * D, J * D
+        made = cls(np.empty(blocks), np.empty(blocks), np.empty(blocks[:2]))
         which = np.ones(len(chains), dtype=bool) if which is None else which
         damping = np.zeros(len(chains)) if damping is None else damping
         shapes = element.shape, element.slope, element.weight
@@ -150,9 +151,9 @@ def newton_step(
     )
     system = hessian.diagonal, hessian.upper, hessian.right
     loops.fix_ends(offsets, which, D, *system)
-    factors = tuple(map(np.empty_like, system))
+    roots, above, step = (np.empty_like(part) for part in system)
     while which.any():
-        loops.solve_chains(offsets, which, *system, *factors, decrement, good)
+        loops.solve_chains(offsets, which, *system, roots, above, step, decrement, good)
         which = which & ~good & (damping < 1e12)
         if which.any():
             more = np.maximum(3.0 * damping, 0.5 - damping)  # at least four times as much, or 0.5
@@ -160,7 +161,7 @@ def newton_step(
             loops.damp(chains.t, offsets, which, more, element.slope, element.weight, terms.vv, *system[:2])
             loops.fix_ends(offsets, which, D, *system)
     decrement[~good] = np.nan
-    return factors[2], decrement
+    return step, decrement
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Manifold:
         `solvers.Dense` solves their differential equation as in the paper.
     landmarks : array (L, D), optional
         Points that short curves are likely to pass by, data for instance, in addition to those that
-        the metric knows. First curves take detours over them.
+        the metric knows. First curves are the shortest ways that pass them.
     thoroughness : "rough" | "quick" | "normal" | "thorough"
         How many first curves are tried before one is called the shortest. Of 1500 geodesics on
         spirals, moons, rings and Swiss rolls 1.9 / 0.9 / 0.1 % were silently more than 1 % too
