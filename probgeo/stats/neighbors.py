@@ -4,7 +4,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.utils.multiclass import check_classification_targets
@@ -44,11 +43,7 @@ class NeighborsEstimator(ManifoldEstimator):
     def distances(self, X: Any) -> ScalarGaussian:
         """Distances (n, P) of X (n, D) from the points that were given to `fit`."""
         check_is_fitted(self)
-        points, metric = self._points(X, reset=False), self.manifold_.metric
-        if metric.is_flat:
-            root = np.linalg.cholesky(metric.tensors_at(self.points_[:1])[0])
-            length = cdist(points @ root, self.points_ @ root)
-            return ScalarGaussian.unchecked(length, np.zeros_like(length))
+        points = self._points(X, reset=False)
         return self.manifold_.distance_matrix(points, self.points_, progress=self._bar)
 
     def kneighbors(self, X: Any) -> tuple[ScalarGaussian, np.ndarray]:
@@ -71,12 +66,8 @@ class NeighborsEstimator(ManifoldEstimator):
 
     def _nearest(self, X: Any, k: int) -> tuple[ScalarGaussian, np.ndarray]:
         check_is_fitted(self)
-        if not self.manifold_.metric.is_flat:
-            found = self.manifold_.nearest(self._points(X, reset=False), k, self.points_, progress=self._bar)
-            return found.distance, found.index
-        length = self.distances(X).mean
-        order = np.argsort(length, axis=1, kind="stable")[:, :k]
-        return ScalarGaussian.unchecked(np.take_along_axis(length, order, 1), np.zeros(order.shape)), order
+        found = self.manifold_.nearest(self._points(X, reset=False), k, self.points_, progress=self._bar)
+        return found.distance, found.index
 
     def _near(self, X: Any) -> np.ndarray:
         """Distances (n, P) of the nearest neighbours; all others are farther than these."""
