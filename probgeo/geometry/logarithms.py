@@ -17,6 +17,7 @@ from probgeo.geometry.elements import estimate
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.guess import chains_of
 from probgeo.geometry.manifold import Manifold
+from probgeo.geometry.search import EFFORTS
 from probgeo.metrics import Metric
 from probgeo.ode.curve import ConvergenceWarning
 from probgeo.ode.piecewise import PiecewisePosterior
@@ -140,11 +141,13 @@ def logarithms(
 def _lead(manifold: Manifold, geodesics: Geodesic, most: float = 0.3) -> np.ndarray:
     """How much longer than the shortest any other curve is, at the end of a search.
 
-    At most that share of its length: there may be curves that nobody has met.
+    At most that share of its length, as there may be curves that nobody has met. Of those that were met and fell behind
+    it is only known that they were too long for the finest sieve of the search.
     """
     if manifold.thoroughness == "rough":
         return np.full(len(geodesics), -np.inf)
-    return np.minimum(geodesics.gap, most) * geodesics.mean_length
+    behind = EFFORTS[manifold.thoroughness].sieve[-1][0] - 1.0
+    return np.minimum(geodesics.gap, np.where(geodesics.n_minima > 1, behind, most)) * geodesics.mean_length
 
 
 def replaced(curves: Geodesic, members: np.ndarray, others: Geodesic) -> Geodesic:
