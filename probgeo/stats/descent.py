@@ -186,7 +186,6 @@ class Descent:
     def __post_init__(self) -> None:
         self.history: list[Iterate] = []
         self.target = 0.0
-        self.travelled = 0.0  # since all geodesics were known to be the shortest
         self.adaptive = self.manifold.solver is None and not self.manifold.metric.is_flat
         self.precision = ROUGH if self.adaptive else np.nan
 
@@ -200,9 +199,7 @@ class Descent:
         if self.adaptive:
             manifold = manifold.with_precision(self.precision, rough=not doubt)
         logs = logarithms(manifold, point, self.X, guess, doubt).usable()
-        view = View(metric, point, logs, self.w, self.power)
-        self.travelled = 0.0 if doubt or guess is None else self.travelled + view.length(point - guess.bases[0])
-        return view
+        return View(metric, point, logs, self.w, self.power)
 
     def run(self, start: np.ndarray, guess: Logs | None = None) -> Centre:
         """Solve, step, judge. `guess` are logarithms of the data at a point near the start."""
@@ -214,7 +211,9 @@ class Descent:
             numerical, leads = self.history[-1].numerical, view.can_go(view.after(step))
             finest = not self.precision > FINEST  # NaN: as fine as the user's solver is
             done = self.settled and (view.norm(cov) <= self.target or finest)
-            if done and leads and (self.out_of_time or not self.last_look or self.has_all_shortest(view)):
+            # a curve that others may have become shorter than where the last step leads is looked at again
+            shortest = not self.last_look or np.all(view.logs.lead > view.length(step))
+            if done and leads and (self.out_of_time or shortest):
                 return self.finished(view.ended(step), cov)
             if self.out_of_time or (self.settled and not leads):
                 return self.finished(view, cov)
@@ -275,11 +274,6 @@ class Descent:
             length, following = following, following * (following / length) ** 2
             count += 1
         return count
-
-    def has_all_shortest(self, view: View) -> bool:
-        """Whether all geodesics are the shortest, or mu has not gone so far that it matters."""
-        far = self.travelled > max(self.history[-1].statistical, self.target)
-        return bool(np.all(view.logs.lead > (0.0 if far else -np.inf)))
 
     def fixed(self, view: View, alpha: float) -> Centre:
         """As in the paper: so many steps of Eq. 5, and no more."""
