@@ -109,59 +109,49 @@ class Chains:
         return out
 
 
-@dataclass(frozen=True)
-class Hessian:
-    """Second derivatives of the energy of chains by their nodes, and the negative gradient.
+@dataclass
+class NewtonStep:
+    """Newton's steps (rows, J D) of chains, and what they promise.
 
-    diagonal, upper (rows, F, F), right (rows, F): see `loops.assemble`.
+    decrement (members,): g' H^-1 g, twice the expected decrease of the energy. diagonal and upper
+    hold the factors of the Hessian.
     """
 
+    step: np.ndarray
+    decrement: np.ndarray
     diagonal: np.ndarray
     upper: np.ndarray
-    right: np.ndarray
 
     @classmethod
-    def of(
-        cls, chains: Chains, terms: EnergyTerms, which: np.ndarray | None = None, damping: np.ndarray | None = None
-    ) -> "Hessian":
-        """That of the chains `which` (members,), by default all, with damping (members,)."""
-        (rows, J, D), element = chains.nodes.shape, chains.element
+    def of(cls, chains: Chains) -> "NewtonStep":
+        """Room for those of chains."""
+        rows, J, D = chains.nodes.shape
         blocks = rows, J * D, J * D
-        made = cls(np.empty(blocks), np.empty(blocks), np.empty(blocks[:2]))
-        which = np.ones(len(chains), dtype=bool) if which is None else which
-        damping = np.zeros(len(chains)) if damping is None else damping
+        return cls(np.empty(blocks[:2]), np.zeros(len(chains)), np.empty(blocks), np.empty(blocks))
+
+    def assemble(self, chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray) -> None:
+        """Write down Hessians, and negative gradients where steps will be: see `loops.assemble`."""
+        element, blocks = chains.element, (self.diagonal, self.upper, self.step)
         shapes = element.shape, element.slope, element.weight
-        loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *vars(made).values())
-        return made
+        loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *blocks)
 
 
-def newton_step(
-    chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (rows, J D) of the members `which`, and their decrements g' H^-1 g (members,).
+def newton_step(chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray) -> NewtonStep:
+    """Steps of the members `which`; damping is raised where the Hessian is not positive definite.
 
-    A decrement is twice the expected decrease of the energy. `damping` (members,) is written to: it
-    is raised where the Hessian is not positive definite. At infinite damping it always is.
+    At infinite damping it always is. `damping` (members,) is written to.
     """
-    D, offsets, element = chains.nodes.shape[2], chains.offsets, chains.element
-    hessian, decrement, good = (
-        Hessian.of(chains, terms, which, damping),
-        np.zeros(len(chains)),
-        np.ones(len(chains), bool),
-    )
-    system = hessian.diagonal, hessian.upper, hessian.right
-    loops.fix_ends(offsets, which, D, *system)
-    roots, above, step = (np.empty_like(part) for part in system)
+    D, offsets, made = chains.nodes.shape[2], chains.offsets, NewtonStep.of(chains)
+    good = np.ones(len(chains), dtype=bool)
     while which.any():
-        loops.solve_chains(offsets, which, *system, roots, above, step, decrement, good)
+        made.assemble(chains, terms, which, damping)
+        loops.fix_ends(offsets, which, D, made.diagonal, made.upper, made.step)
+        loops.solve_chains(offsets, which, made.diagonal, made.upper, made.step, made.decrement, good)
         which = which & ~good & (damping < 1e12)
         if which.any():
-            more = np.maximum(3.0 * damping, 0.5 - damping)  # at least four times as much, or 0.5
-            damping[which] += more[which]
-            loops.damp(chains.t, offsets, which, more, element.slope, element.weight, terms.vv, *system[:2])
-            loops.fix_ends(offsets, which, D, *system)
-    decrement[~good] = np.nan
-    return step, decrement
+            damping[which] = np.maximum(4.0 * damping[which], 0.5)
+    made.decrement[~good] = np.nan
+    return made
 
 
 @dataclass(frozen=True)
@@ -204,12 +194,13 @@ def minimise(
             at.offsets, tried.integrals(terms.energy), trial, at.nodes, energy, decrement, size, damping, accepted
         )
         steps[active] += accepted
-        steps_on, decrements = newton_step(at, terms, accepted, damping)
+        made = newton_step(at, terms, accepted, damping)
         if accepted.all():
-            step, decrement = steps_on, decrements
+            step, decrement = made.step, made.decrement
         elif accepted.any():
             rows = np.repeat(accepted, np.diff(at.offsets))
-            step[rows], decrement[accepted] = steps_on[rows], decrements[accepted]
+            step[rows] = made.step[rows]
+            decrement[accepted] = made.decrement[accepted]
         done = accepted & (decrement <= tolerance * energy)
         stuck = (size < 1e-4) | ~(decrement < np.inf) | ~(energy < np.inf)
         leave = done | stuck if round_ < most else np.ones(len(at), dtype=bool)

@@ -154,8 +154,8 @@ def estimate(metric: Metric, chains: Chains) -> Measured:
     fine = halved(chains)
     terms = fine.terms(metric)
     damping = np.zeros(count)
-    step, decrement = newton_step(fine, terms, np.ones(count, dtype=bool), damping)
-    error = step.reshape(fine.nodes.shape)
+    made = newton_step(fine, terms, np.ones(count, dtype=bool), damping)
+    error = made.step.reshape(fine.nodes.shape)
     scale, widest, log_density = np.empty(count), np.empty(count), np.empty(count)
     local = np.empty(len(chains.t) - count)
     calibrate(chains.t, chains.offsets, error, scale, widest, log_density, local)
@@ -163,13 +163,15 @@ def estimate(metric: Metric, chains: Chains) -> Measured:
     length = fine.integrals(np.sqrt(np.maximum(2.0 * terms.energy, 0.0)))
     # The corrected curve has a constant speed, so that its length is the root of twice its energy.
     # 2 E - L^2 is what the speed of this one varies.
-    lower = np.sqrt(np.maximum(2.0 * energy - decrement, 0.0))
+    lower = np.sqrt(np.maximum(2.0 * energy - made.decrement, 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        excess = (length**2 - 2.0 * energy + decrement) / (length + lower)
-        part = decrement / (length + lower)
+        excess = (length**2 - 2.0 * energy + made.decrement) / (length + lower)
+        part = made.decrement / (length + lower)
     # the difference of both may be small by chance, but Newton's step knows it to a tenth at best
     excess = np.where(length > 0, np.hypot(excess, 0.1 * part), 0.0)
-    return Measured(fine, error, length, excess, energy, scale, widest, log_density, local, decrement, damping == 0.0)
+    return Measured(
+        fine, error, length, excess, energy, scale, widest, log_density, local, made.decrement, damping == 0.0
+    )
 
 
 def extents(chains: Chains) -> np.ndarray:

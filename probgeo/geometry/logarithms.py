@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.geometry.chains import Chains, Hessian
+from probgeo.geometry.chains import Chains, NewtonStep
 from probgeo.geometry.elements import estimate
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.guess import chains_of
@@ -210,8 +210,9 @@ def slopes_of(
         part = chains.take(members)
         if finer:
             part = estimate(metric, part).corrected()
-        hessian, left = Hessian.of(part, part.terms(metric)), np.empty((len(part), 2 * D, 2 * D))
-        eliminate_backwards(part.offsets, D, hessian.diagonal, hessian.upper, left)
+        count, made, left = len(part), NewtonStep.of(part), np.empty((len(part), 2 * D, 2 * D))
+        made.assemble(part, part.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
+        eliminate_backwards(part.offsets, D, made.diagonal, made.upper, left)
         terms = metric.energy_terms(bases[members], vectors[members])
         good = np.isfinite(left).all(axis=(1, 2)) & np.isfinite(terms.xv).all(axis=(1, 2))
         vc, vv = left[good, D:, :D], left[good, D:, D:]

@@ -129,25 +129,6 @@ def propose(offsets: np.ndarray, nodes: np.ndarray, step: np.ndarray, size: np.n
 
 
 @loop
-def gather(blocks: np.ndarray, e: int, diagonal: np.ndarray, upper: np.ndarray) -> None:
-    """Add what an element e has to say of its functions, (2 J, 2 J, D D), to the blocks of its nodes."""
-    functions, F = len(blocks), diagonal.shape[1]
-    J = functions // 2
-    D = F // J
-    for i in range(functions):
-        for j in range(i, functions):
-            row, column = (i % J) * D, (j % J) * D
-            if i // J != j // J:
-                for r in range(D):
-                    for c in range(D):
-                        upper[e, row + r, column + c] += blocks[i, j, r * D + c]
-            else:
-                for r in range(D):
-                    for c in range(D):
-                        diagonal[e + i // J, row + r, column + c] += blocks[i, j, r * D + c]
-
-
-@loop
 def assemble(
     t: np.ndarray,
     offsets: np.ndarray,
@@ -187,7 +168,6 @@ def assemble(
             n += G * (last - first)
             continue
         diagonal[first : last + 1] = 0.0
-        upper[first : last + 1] = 0.0
         right[first : last + 1] = 0.0
         for e in range(first, last):
             h = t[e + 1] - t[e]
@@ -212,47 +192,15 @@ def assemble(
                                 f_xx * flat_xx[n, k] + f_xv * flat_xv[n, k] + f_vx * flat_vx[k] + f_vv * flat_vv[n, k]
                             )
                 n += 1
-            gather(blocks, e, diagonal, upper)
-
-
-@loop
-def damp(
-    t: np.ndarray,
-    offsets: np.ndarray,
-    which: np.ndarray,
-    damping: np.ndarray,
-    slope: np.ndarray,
-    weight: np.ndarray,
-    vv: np.ndarray,
-    diagonal: np.ndarray,
-    upper: np.ndarray,
-) -> None:
-    """Add `damping` (members,) times its definite part, sum of b_i b_j vv, to the Hessian of some chains.
-
-    A quarter of the work of `assemble`, whose arguments these are.
-    """
-    D, functions = vv.shape[1], slope.shape[1]
-    J = functions // 2
-    flat_vv, blocks = vv.reshape(len(vv), D * D), np.empty((functions, functions, D * D))
-    b, n = np.empty(functions), 0
-    for m in range(len(offsets) - 1):
-        first, last = offsets[m], offsets[m + 1] - 1
-        if not which[m]:
-            n += len(weight) * (last - first)
-            continue
-        for e in range(first, last):
-            h = t[e + 1] - t[e]
-            blocks[:] = 0.0
-            for g in range(len(weight)):
-                for i in range(functions):
-                    b[i] = slope[g, i] / (1.0 if i % J else h)
-                for i in range(functions):
-                    for j in range(i, functions):
-                        f = damping[m] * weight[g] * h * b[i] * b[j]
-                        for k in range(D * D):
-                            blocks[i, j, k] += f * flat_vv[n, k]
-                n += 1
-            gather(blocks, e, diagonal, upper)
+            for i in range(functions):
+                for j in range(i, functions):
+                    row, column = (i % J) * D, (j % J) * D
+                    for r in range(D):
+                        for c in range(D):
+                            if i // J != j // J:
+                                upper[e, row + r, column + c] = blocks[i, j, r * D + c]
+                            else:
+                                diagonal[e + i // J, row + r, column + c] += blocks[i, j, r * D + c]
 
 
 @loop
@@ -308,18 +256,14 @@ def solve_chains(
     diagonal: np.ndarray,
     upper: np.ndarray,
     right: np.ndarray,
-    roots: np.ndarray,
-    above: np.ndarray,
-    solution: np.ndarray,
     decrement: np.ndarray,
     good: np.ndarray,
 ) -> None:
-    """Solve block-tridiagonal systems H u = right (rows, F) by Cholesky's method, O(rows F^3).
+    """Solve block-tridiagonal systems H u = right by Cholesky's method, in place, O(rows F^3).
 
-    diagonal_i = R_i' R_i, U_i = R_i'^-1 upper_i, diagonal_i+1 -= U_i' U_i. The factors R and U go
-    into `roots` and `above`, which may be `diagonal` and `upper`, u into `solution`, which may be
-    `right`. decrement (members,) is right' H^-1 right. good (members,) says whether H is positive
-    definite; if not, nothing that was written of a member is of use.
+    diagonal_i = R_i' R_i, upper_i <- R_i'^-1 upper_i, diagonal_i+1 -= upper_i' upper_i; `right`
+    becomes u. decrement (members,) is right' H^-1 right. good (members,) says whether H is
+    positive definite; if not, nothing that is left of a member is of use.
     """
     F = right.shape[1]
     panel, columns, product = np.empty(2 * PANEL * F), np.empty(PANEL * F), np.empty(2 * F * F)
@@ -330,13 +274,9 @@ def solve_chains(
         first, last = offsets[m], offsets[m + 1] - 1
         good[m] = True
         for b in range(first, last + 1):
-            R, U = roots[b], above[b]
-            for r in range(F):
-                solution[b, r] = right[b, r]
-                for c in range(F):
-                    R[r, c], U[r, c] = diagonal[b, r, c], upper[b, r, c]
+            R, U = diagonal[b], upper[b]
             if b > first:
-                before = above[b - 1]
+                before = upper[b - 1]
                 if F >= BLAS_FROM:
                     np.dot(before.T, before, squares)
                     for r in range(F):
@@ -349,7 +289,7 @@ def solve_chains(
                                 R[r, c] -= before[k, r] * before[k, c]
                 for k in range(F):
                     for r in range(F):
-                        solution[b, r] -= solution[b - 1, k] * before[k, r]
+                        right[b, r] -= right[b - 1, k] * before[k, r]
             width = F if b < last else 0
             for begin in range(0, F, PANEL):
                 end = min(begin + PANEL, F)
@@ -362,9 +302,9 @@ def solve_chains(
                         R[k, c] *= scale
                     for c in range(width):
                         U[k, c] *= scale
-                    solution[b, k] *= scale
+                    right[b, k] *= scale
                     for r in range(k + 1, F):
-                        solution[b, r] -= R[k, r] * solution[b, k]
+                        right[b, r] -= R[k, r] * right[b, k]
                     for r in range(k + 1, end):
                         factor = R[k, r]
                         for c in range(r, F):
@@ -393,17 +333,17 @@ def solve_chains(
             continue
         total = 0.0
         for b in range(last, first - 1, -1):
-            R, U = roots[b], above[b]
+            R, U = diagonal[b], upper[b]
             for r in range(F):
-                total += solution[b, r] ** 2
+                total += right[b, r] ** 2
             for r in range(F - 1, -1, -1):
-                s = solution[b, r]
+                s = right[b, r]
                 if b < last:
                     for c in range(F):
-                        s -= U[r, c] * solution[b + 1, c]
+                        s -= U[r, c] * right[b + 1, c]
                 for c in range(r + 1, F):
-                    s -= R[r, c] * solution[b, c]
-                solution[b, r] = s / R[r, r]
+                    s -= R[r, c] * right[b, c]
+                right[b, r] = s / R[r, r]
         decrement[m] = total
 
 

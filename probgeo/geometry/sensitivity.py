@@ -7,7 +7,7 @@ ends changes it by H_ua da + H_ub db, so that H du = -(H_ua da + H_ub db): Jacob
 import numpy as np
 
 from probgeo.geometry import loops
-from probgeo.geometry.chains import Chains, Hessian
+from probgeo.geometry.chains import Chains, NewtonStep
 from probgeo.metrics import Metric
 
 
@@ -17,13 +17,14 @@ def end_slopes(metric: Metric, chains: Chains) -> np.ndarray:
     NaN for curves whose Hessian is not positive definite: there is no derivative.
     """
     rows, J, D = chains.nodes.shape
-    offsets, everyone = chains.offsets, np.ones(len(chains), dtype=bool)
-    good, columns = np.empty(len(chains), dtype=bool), np.empty((rows, J * D, 2 * D))
-    hessian = Hessian.of(chains, chains.terms(metric))
-    blocks, right = (hessian.diagonal, hessian.upper), hessian.right
-    loops.end_columns(offsets, D, *blocks, columns)
-    loops.fix_ends(offsets, everyone, D, *blocks, right)
-    loops.solve_chains(offsets, everyone, *blocks, right, *blocks, right, np.empty(len(chains)), good)
-    loops.solve_columns(offsets, *blocks, columns)
+    count, offsets, made = len(chains), chains.offsets, NewtonStep.of(chains)
+    everyone, good = np.ones(count, dtype=bool), np.empty(count, dtype=bool)
+    columns = np.empty((rows, J * D, 2 * D))
+    made.assemble(chains, chains.terms(metric), everyone, np.zeros(count))
+    system = made.diagonal, made.upper
+    loops.end_columns(offsets, D, *system, columns)
+    loops.fix_ends(offsets, everyone, D, *system, made.step)
+    loops.solve_chains(offsets, everyone, *system, made.step, made.decrement, good)
+    loops.solve_columns(offsets, *system, columns)
     columns[np.repeat(~good, np.diff(offsets))] = np.nan
     return columns.reshape(rows, J, D, 2 * D)
