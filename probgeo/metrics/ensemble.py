@@ -8,7 +8,7 @@ import numpy as np
 
 from probgeo._checks import as_generator, as_whole_number
 from probgeo.metrics.base import Metric, Sum
-from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.inputs import as_distinct_points, far_apart
 from probgeo.metrics.learners import Learner
 from probgeo.metrics.pullback import Pullback
 
@@ -71,9 +71,12 @@ class Ensemble(Sum):
         return tuple(array / count for array in total) if isinstance(total, tuple) else total / count
 
     def landmarks(self) -> np.ndarray:
-        known = [m.landmarks() for m in self.members]
-        known = [points for points in known if len(points)]
-        return np.concatenate(known) if known else super().landmarks()
+        """Those of all members, which are much alike: as many as one of them has at most, far apart."""
+        known = [points for points in (member.landmarks() for member in self.members) if len(points)]
+        if not known:
+            return super().landmarks()
+        points = np.concatenate(known)
+        return points[far_apart(points, max(map(len, known)))]
 
 
 def _member(number: int, member: Any) -> Metric:
