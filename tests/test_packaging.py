@@ -63,7 +63,7 @@ CLAIMS = {
     r"settings ([\d.]+) % of our geodesics are bad": r"{} % are bad",
     r"([\d.]+) % of theirs": r"{} % with SciPy",
     r"LogODESolver, failures included.* ([\d.]+) % of theirs": r"{} % with geomstats",
-    r"only as precise as needed: ([\d.]+) times": r"{} times faster than always at 1e-6",
+    r"only as precise as needed: ([\d.]+) \(D = 2\)": r"{} times faster than always at 1e-6",
     r"mean are (\d+) \(D = \d+\)": r"mean are {} to",
     r"mean are \d+ \(D = \d+\) to (\d+) times": r"to {} times faster than with SciPy",
     r"([\d.]+) times as long as Diffrax Dopri8": r"no error bars, is {} times faster",
