@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import Assignment, lengths
+from probgeo.cluster.run import Assignment, distances_between
 from probgeo.geometry import Manifold
 
 
@@ -56,8 +56,8 @@ def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = N
     """
     job = Job.of(manifold, X, Y, chunk=chunk)
     parts = replace(job, chunk=min(256, job.count))
-    assignment = Assignment(parts, manifold, lengths)
-    lengths(manifold, *(points[:2] for points in parts.ends(0)))  # loads what is compiled
+    assignment = Assignment(parts, manifold, distances_between)
+    distances_between(manifold, *(points[:2] for points in parts.ends(0)))  # loads what is compiled
     began, each, good = time.monotonic(), [], []
     for number in range(min(8, parts.chunks)):
         start = time.process_time()

@@ -262,12 +262,12 @@ def _try_numpy(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
 
 
 def _try_torch(f: Any, call: _Call) -> tuple[tuple[int, ...], float]:
-    from probgeo.functions.in_torch import Rows, in_single_precision
+    from probgeo.functions.in_torch import ThroughTensors, in_single_precision
 
     modules = f.modules() if hasattr(f, "modules") else ()
     advice = " It is in training mode: call its eval() first." if any(part.training for part in modules) else ""
     try:
-        return _try_rows(Rows(f).once, call, advice)
+        return _try_rows(ThroughTensors(f).once, call, advice)
     except ChangingError:
         raise
     except Exception as error:
@@ -275,7 +275,7 @@ def _try_torch(f: Any, call: _Call) -> tuple[tuple[int, ...], float]:
             raise ChangingError(f"{call.signature} could not be called: {error}.{advice}") from error
         if "dtype" not in str(error) and "Double" not in str(error):
             raise
-    return _try_rows(Rows(in_single_precision(f)).once, call, advice)
+    return _try_rows(ThroughTensors(in_single_precision(f)).once, call, advice)
 
 
 def _try_rows(evaluate: Callable, call: _Call, advice: str = "") -> tuple[tuple[int, ...], float]:

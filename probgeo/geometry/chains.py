@@ -113,7 +113,7 @@ class Chains:
 class Hessian:
     """Second derivatives of the energy of chains by their nodes, and the negative gradient.
 
-    diagonal, upper (rows, F, F), right (rows, F): see `loops.assemble`.
+    diagonal, upper (rows, F, F), right (rows, F): see `loops.assemble_hessian`.
     """
 
     diagonal: np.ndarray
@@ -131,7 +131,7 @@ class Hessian:
         which = np.ones(len(chains), dtype=bool) if which is None else which
         damping = np.zeros(len(chains)) if damping is None else damping
         shapes = element.shape, element.slope, element.weight
-        loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *vars(made).values())
+        loops.assemble_hessian(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *vars(made).values())
         return made
 
 
@@ -200,7 +200,7 @@ def minimise(
         tried = Chains(trial, at.t, at.offsets)
         terms = tried.terms(metric)
         accepted = np.empty(len(at), dtype=bool)
-        loops.judge(
+        loops.line_search(
             at.offsets, tried.integrals(terms.energy), trial, at.nodes, energy, decrement, size, damping, accepted
         )
         steps[active] += accepted

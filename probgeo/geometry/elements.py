@@ -148,7 +148,7 @@ def halved(chains: Chains) -> Chains:
     return Chains(fine, t, 2 * chains.offsets - np.arange(len(chains.offsets)))
 
 
-def estimate(metric: Metric, chains: Chains) -> Measured:
+def measured(metric: Metric, chains: Chains) -> Measured:
     """The errors of curves."""
     count = len(chains)
     fine = halved(chains)

@@ -13,7 +13,7 @@ import numpy as np
 
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, Hessian
-from probgeo.geometry.elements import estimate
+from probgeo.geometry.elements import measured
 from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.guess import chains_of
 from probgeo.geometry.manifold import Manifold
@@ -206,7 +206,7 @@ def slopes_of(
     def work(members: np.ndarray) -> None:
         part = chains.take(members)
         if finer:
-            part = estimate(metric, part).corrected()
+            part = measured(metric, part).corrected()
         hessian, left = Hessian.of(part, part.terms(metric)), np.empty((len(part), 2 * D, 2 * D))
         eliminate_backwards(part.offsets, D, hessian.diagonal, hessian.upper, left)
         terms = metric.energy_terms(bases[members], vectors[members])

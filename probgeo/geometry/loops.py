@@ -66,7 +66,7 @@ def chain_integrals(
 
 
 @loop
-def judge(
+def line_search(
     offsets: np.ndarray,
     tried: np.ndarray,
     trial: np.ndarray,
@@ -129,7 +129,7 @@ def propose(offsets: np.ndarray, nodes: np.ndarray, step: np.ndarray, size: np.n
 
 
 @loop
-def gather(blocks: np.ndarray, e: int, diagonal: np.ndarray, upper: np.ndarray) -> None:
+def add_element(blocks: np.ndarray, e: int, diagonal: np.ndarray, upper: np.ndarray) -> None:
     """Add what an element e has to say of its functions, (2 J, 2 J, D D), to the blocks of its nodes."""
     functions, F = len(blocks), diagonal.shape[1]
     J = functions // 2
@@ -148,7 +148,7 @@ def gather(blocks: np.ndarray, e: int, diagonal: np.ndarray, upper: np.ndarray) 
 
 
 @loop
-def assemble(
+def assemble_hessian(
     t: np.ndarray,
     offsets: np.ndarray,
     which: np.ndarray,
@@ -212,7 +212,7 @@ def assemble(
                                 f_xx * flat_xx[n, k] + f_xv * flat_xv[n, k] + f_vx * flat_vx[k] + f_vv * flat_vv[n, k]
                             )
                 n += 1
-            gather(blocks, e, diagonal, upper)
+            add_element(blocks, e, diagonal, upper)
 
 
 @loop
@@ -229,7 +229,7 @@ def damp(
 ) -> None:
     """Add `damping` (members,) times its definite part, sum of b_i b_j vv, to the Hessian of some chains.
 
-    A quarter of the work of `assemble`, whose arguments these are.
+    A quarter of the work of `assemble_hessian`, whose arguments these are.
     """
     D, functions = vv.shape[1], slope.shape[1]
     J = functions // 2
@@ -252,7 +252,7 @@ def damp(
                         for k in range(D * D):
                             blocks[i, j, k] += f * flat_vv[n, k]
                 n += 1
-            gather(blocks, e, diagonal, upper)
+            add_element(blocks, e, diagonal, upper)
 
 
 @loop

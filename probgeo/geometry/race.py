@@ -8,7 +8,7 @@ BEHIND, MERGED, RUNNING, DONE = range(4)  # what becomes of a polygon
 
 
 @loop
-def along(p: np.ndarray, q: np.ndarray, same: float) -> bool:
+def runs_along(p: np.ndarray, q: np.ndarray, same: float) -> bool:
     """Whether polygons (S + 1, D) are nowhere further apart than `same` times the extent of p."""
     size, D = p.shape
     extent = 0.0
@@ -54,7 +54,7 @@ def give_up(
                 continue
             for j in range(first, last):
                 ahead = state[j] == DONE or (state[j] == RUNNING and (energy[j], j) < (energy[n], n))
-                if j != n and ahead and along(polygons[n], polygons[j], same):
+                if j != n and ahead and runs_along(polygons[n], polygons[j], same):
                     state[n] = MERGED
                     break
 

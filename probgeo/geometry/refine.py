@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probgeo.geometry.chains import Chains, Minimised, minimise
-from probgeo.geometry.elements import Measured, estimate, extents, on_equal_steps, refined
+from probgeo.geometry.elements import Measured, extents, measured, on_equal_steps, refined
 from probgeo.geometry.length import scaled
 from probgeo.geometry.momentum import start_velocities
 from probgeo.metrics import Metric
@@ -168,7 +168,7 @@ def refine(
     finer: list[Chains] = []  # to go on with
     while True:
         done = minimise(metric, chains, accuracy.decrease, patience)
-        made = estimate(metric, done.chains)
+        made = measured(metric, done.chains)
         elements = np.diff(done.chains.offsets) - 1
         wanted = accuracy.rtol * extents(done.chains) + accuracy.atol
         least, least_excess = doubted(done, made)

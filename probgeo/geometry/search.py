@@ -13,8 +13,8 @@ import numpy as np
 
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, minimise
-from probgeo.geometry.race import RUNNING, Race, along
-from probgeo.geometry.starts import Landmarks, beside, detours, lengths, lines
+from probgeo.geometry.race import RUNNING, Race, runs_along
+from probgeo.geometry.starts import Landmarks, beside, detours, lines, polygon_lengths
 from probgeo.metrics import Metric
 from probgeo.ragged import offsets_of
 
@@ -157,7 +157,7 @@ class Met:
         """Follow bows on both sides of the line that are hardly longer than what is known."""
         for over in beside(self.metric, self.a, self.b):
             polygons = detours(self.a, self.b, over)
-            worth = np.flatnonzero(lengths(self.metric, polygons) < self.effort.bow * self.shortest())
+            worth = np.flatnonzero(polygon_lengths(self.metric, polygons) < self.effort.bow * self.shortest())
             self.follow(polygons[worth], worth, DETOUR)
 
     def shortest(self) -> np.ndarray:
@@ -267,7 +267,7 @@ def pick_distinct(
                 break
             new = True
             for j in range(count):
-                if along(polygons[n], polygons[met[j]], same):
+                if runs_along(polygons[n], polygons[met[j]], same):
                     new = False
                     break
             if new:

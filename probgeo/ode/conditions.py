@@ -38,12 +38,12 @@ class Linear:
     def __str__(self) -> str:
         return self.name
 
-    def rows(self, t_span: tuple[float, float], order: int, D: int) -> list["Rows"]:
+    def rows(self, t_span: tuple[float, float], order: int, D: int) -> list["LinearEquations"]:
         """For a curve of this order and dimension."""
         if self.t is None:
             size = order * D
             unit = np.eye(size).reshape(size, order, D)
-            return [Rows(self.name, t_span, np.stack([unit, -unit], axis=1), Gaussian(np.zeros(size)))]
+            return [LinearEquations(self.name, t_span, np.stack([unit, -unit], axis=1), Gaussian(np.zeros(size)))]
         found = []
         for factors, value in self.groups:
             matrix = state_matrix(self.name, factors, order, D)
@@ -53,11 +53,11 @@ class Linear:
                 value = Gaussian(mean if mean.ndim else np.full(R, float(mean)))
             if value.mean.shape[-1] != R:
                 raise ValueError(f"values of {self} must have shape (..., {R}), got {value.mean.shape}")
-            found.append(Rows(self.name, (self.t,), matrix[:, None], value))
+            found.append(LinearEquations(self.name, (self.t,), matrix[:, None], value))
         return found
 
 
-class Rows(NamedTuple):
+class LinearEquations(NamedTuple):
     """Linear conditions of one name: matrix (M, J, q, D) at their J times, and values (..., M)."""
 
     name: str

@@ -96,7 +96,7 @@ class Statement:
         )
 
 
-def traced(
+def solve_traced(
     f: Callable, t_span: Any, data: dict[str, Any], kind: Kind, solver: Any, guess: Any, args: Any, seen: Any
 ) -> Any:
     """What `solve_ivp` and `solve_bvp` return for numbers that are not known yet; `seen`: data along the curve."""

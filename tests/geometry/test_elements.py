@@ -8,11 +8,11 @@ from probgeo.geometry.chains import minimise
 from probgeo.geometry.elements import (
     calibrate,
     choose_nodes,
-    estimate,
     extents,
     from_fine_polygons,
     from_polygons,
     halved,
+    measured,
     refined,
 )
 from probgeo.geometry.starts import lines
@@ -47,7 +47,7 @@ def test_fourth_order_in_position_and_sixth_in_length():
     for elements in (8, 16):
         chains = solved(elements)
         errors.append(np.abs(curve(chains, T) - exact(T)).max())
-        lengths.append(np.abs(estimate(HALF, chains).length - HALF.distance(A, B)).max())
+        lengths.append(np.abs(measured(HALF, chains).length - HALF.distance(A, B)).max())
     assert 10 < errors[0] / errors[1] < 24
     assert 40 < lengths[0] / lengths[1] < 96
 
@@ -55,7 +55,7 @@ def test_fourth_order_in_position_and_sixth_in_length():
 def test_splitting_and_one_step_give_the_error():
     """With its sign: what is left of it after the correction is a tenth at most."""
     chains = solved(8)
-    made = estimate(HALF, chains)
+    made = measured(HALF, chains)
     assert made.definite.all()
     before = np.abs(curve(chains, T) - exact(T)).max(axis=(1, 2))
     after = np.abs(curve(made.corrected(), T) - exact(T)).max(axis=(1, 2))
@@ -110,7 +110,7 @@ def test_local_errors_are_those_beyond_the_ends():
 
 def test_meshes_get_nodes_where_the_error_is_made():
     chains = solved(8)
-    made = estimate(HALF, chains)
+    made = measured(HALF, chains)
     finer = refined(chains, made, made.corrected(), 1e-12 * extents(chains), made.definite)
     for m in range(len(chains)):
         old = chains.t[chains.offsets[m] : chains.offsets[m + 1]]

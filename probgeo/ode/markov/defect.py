@@ -90,7 +90,7 @@ def estimate_errors(
     points = 8 if stiff or order == 1 else 7
     rule, h, elements = radau(points), steps.h, steps.elements
     at = (steps.starts[:, None] + h[:, None] * rule.points).ravel()
-    curve = [along(steps.pieces, h, rule.points, m) for m in range(order + 1)]
+    curve = [polynomials_at(steps.pieces, h, rule.points, m) for m in range(order + 1)]
     state = np.stack(curve[:order], axis=2).reshape(-1, order, D)
     rows = np.repeat(members[members_of(elements)], points)
     uncertain = problem.spread is not None or problem.with_args
@@ -143,7 +143,7 @@ def _interpolated_jacobians(problem: Problem, members: np.ndarray, steps: Steps,
     order, D, h = problem.order, problem.dimension, steps.h
     few, to_radau = radau(points).gauss, radau(points).from_gauss
     at = (steps.starts[:, None] + h[:, None] * few).ravel()
-    state = np.stack([along(steps.pieces, h, few, m) for m in range(order)], axis=2).reshape(-1, order, D)
+    state = np.stack([polynomials_at(steps.pieces, h, few, m) for m in range(order)], axis=2).reshape(-1, order, D)
     rows = np.repeat(members[members_of(steps.elements)], len(few))
     jacobians = problem.field.jacobians(at, state, rows).reshape(len(h), len(few), -1)
     return np.matmul(to_radau, jacobians)
@@ -202,7 +202,7 @@ def without_bumps(
     one = np.ones(len(pieces))
     # Of what is taken off a share of .03 stays. Measured: .01 where the tolerance is 1e-5 and less, up to .05 at 1e-2,
     # where the linearised equation is off by that much.
-    left = along(kept, one, s, 0) ** 2 + (0.03 * along(bump, one, s, 0)) ** 2
+    left = polynomials_at(kept, one, s, 0) ** 2 + (0.03 * polynomials_at(bump, one, s, 0)) ** 2
     return better, left.mean(axis=1)
 
 
@@ -235,7 +235,7 @@ def standard_deviations(offsets: np.ndarray, errors: np.ndarray, inside: np.ndar
     return np.sqrt(variance + added)
 
 
-def along(pieces: np.ndarray, h: np.ndarray, s: np.ndarray, derivative: int) -> np.ndarray:
+def polynomials_at(pieces: np.ndarray, h: np.ndarray, s: np.ndarray, derivative: int) -> np.ndarray:
     """Derivatives (E, S, D) by t of polynomials (E, degree + 1, D) at the places s (S,)."""
     degree = pieces.shape[1] - 1
     powers = np.zeros((len(s), degree + 1))

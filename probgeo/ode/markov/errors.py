@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probgeo.ode.markov import boundary_loops as loops
-from probgeo.ode.markov.collocation import LOOKS, Chains, Step, inverted, largest_of, times
+from probgeo.ode.markov.collocation import LOOKS, Splines, Step, inverted, largest_of, products
 from probgeo.ode.markov.defect import DRAWS, random_signs
 from probgeo.ode.markov.linear import SINGULAR_FROM, Linearised, LinearStates
 from probgeo.ode.shape import Shape
@@ -54,7 +54,7 @@ class Errors:
     rounding: np.ndarray
 
 
-def estimated_errors(curves: Chains, linear: Linearised, defects: np.ndarray) -> Errors:
+def estimated_errors(curves: Splines, linear: Linearised, defects: np.ndarray) -> Errors:
     """Errors from the defects (E, K, D), which vanish at the Gauss points."""
     b = curves.basis
     bends, forcing = local_errors(curves, linear, defects)
@@ -77,7 +77,7 @@ def estimated_errors(curves: Chains, linear: Linearised, defects: np.ndarray) ->
     return Errors(between + within, largest_of(within), step.p[..., :-2], sensitivity, rounding_error)
 
 
-def unit_forcing(curves: Chains) -> np.ndarray:
+def unit_forcing(curves: Splines) -> np.ndarray:
     """A force (E, k, D) of pi^2 in every direction, without symmetry."""
     E, k, D = curves.v.shape
     size = np.pi**2 * (1.0 + 0.5 * np.cos(1.0 + 3.0 * (curves.t[curves.left] + 0.5 * curves.h)))
@@ -85,7 +85,7 @@ def unit_forcing(curves: Chains) -> np.ndarray:
     return np.ascontiguousarray(np.broadcast_to(size[:, None, None] * signs, (E, k, D)))
 
 
-def rounding(curves: Chains) -> tuple[np.ndarray, np.ndarray]:
+def rounding(curves: Splines) -> tuple[np.ndarray, np.ndarray]:
     """Forces (E, k, D) and gaps (E, n) of the size of rounding errors: one in each v, and one in each state."""
     eps = np.finfo(float).eps
     E, k, D = curves.v.shape
@@ -94,7 +94,7 @@ def rounding(curves: Chains) -> tuple[np.ndarray, np.ndarray]:
     return signs * np.abs(curves.v), eps * curves.z[curves.left].reshape(E, -1)
 
 
-def local_errors(curves: Chains, linear: Linearised, defects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def local_errors(curves: Splines, linear: Linearised, defects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """e^(q) (E, K, D) on elements by themselves, and what of J e is left for the rest (E, k, D).
 
     Where Jacobians matter little on the scale of an element, e^(q) = -r, and J e is a small force on
@@ -111,9 +111,9 @@ def local_errors(curves: Chains, linear: Linearised, defects: np.ndarray) -> tup
     if len(stiff):
         everywhere = np.matmul(b.value, J[stiff].reshape(len(stiff), k, -1)).reshape(-1, K, q, D, D)
         matrices = np.empty((len(stiff), K * D, K * D))
-        loops.assemble(curves.scales[stiff], everywhere, b.richer, matrices)
+        loops.assemble_elements(curves.scales[stiff], everywhere, b.richer, matrices)
         right = bends[stiff].reshape(len(stiff), K * D, 1)
-        bends[stiff] = times(inverted(matrices, D), right, D).reshape(-1, K, D)
+        bends[stiff] = products(inverted(matrices, D), right, D).reshape(-1, K, D)
         forcing[stiff] = 0.0
     return bends, forcing
 
@@ -129,7 +129,7 @@ def is_lost(linear: Linearised, errors: Errors) -> np.ndarray:
         return errors.sensitivity > SUSPICIOUS**2
 
 
-def doubtful(curves: Chains, linear: Linearised, errors: Errors) -> np.ndarray:
+def doubtful(curves: Splines, linear: Linearised, errors: Errors) -> np.ndarray:
     """Whether the mesh cannot tell the linearised problems from singular ones, by member."""
     if isinstance(linear, LinearStates):
         condition = linear.condition()
@@ -143,7 +143,7 @@ def doubtful(curves: Chains, linear: Linearised, errors: Errors) -> np.ndarray:
     return out
 
 
-def is_doubtful(curves: Chains, linear: Linearised) -> np.ndarray:
+def is_doubtful(curves: Splines, linear: Linearised) -> np.ndarray:
     """The same, at greater length.
 
     Inverse iteration finds the change u that the equations resist least, u^(q) - sum_m J_m u^(m) - f_p u_p = force. Its
@@ -196,7 +196,7 @@ class Bars:
     scale: np.ndarray
 
 
-def error_bars(curves: Chains, between: np.ndarray, others: np.ndarray, known: np.ndarray) -> Bars:
+def error_bars(curves: Splines, between: np.ndarray, others: np.ndarray, known: np.ndarray) -> Bars:
     """g is the size of e / k(t, t)^(1/2) on the average of an element and its neighbours, for errors (E, P, D).
 
     Errors of neighbours say how large an error may be; how it goes to and fro within an element says little, and far
@@ -223,7 +223,7 @@ def error_bars(curves: Chains, between: np.ndarray, others: np.ndarray, known: n
     return Bars(envelope, free, largest, scale)
 
 
-def variances(curves: Chains) -> np.ndarray:
+def variances(curves: Splines) -> np.ndarray:
     """k(t, t) of the Wiener shape where errors are looked at (E, P)."""
     look, E = curves.basis.look, len(curves.v)
     out = np.empty((E, LOOKS))
