@@ -15,7 +15,7 @@ from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, Hessian
 from probgeo.geometry.elements import measured
 from probgeo.geometry.geodesic import Geodesic
-from probgeo.geometry.guess import chains_of
+from probgeo.geometry.known_curves import chains_of
 from probgeo.geometry.manifold import Manifold
 from probgeo.metrics import Metric
 from probgeo.ode.curve import ConvergenceWarning

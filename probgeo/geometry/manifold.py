@@ -16,14 +16,14 @@ from probgeo.geometry.conjugate import conjugate_times
 from probgeo.geometry.curvature import certain_rows, ricci, sectional
 from probgeo.geometry.ensembles import ModelSource, with_spread
 from probgeo.geometry.geodesic import Geodesic, Method, check_method
-from probgeo.geometry.guess import chains_of, guessed
+from probgeo.geometry.known_curves import chains_of, guessed
 from probgeo.geometry.minima import local_minima
 from probgeo.geometry.nearest import Neighbors, nearest
 from probgeo.geometry.packing import Ends, packed
 from probgeo.geometry.refine import Accuracy
 from probgeo.geometry.search import EFFORTS
 from probgeo.geometry.shooting import carry, shoot
-from probgeo.geometry.shortest import Shortest, joined, shortest
+from probgeo.geometry.shortest import Shortest, shortest
 from probgeo.geometry.starts import Landmarks
 from probgeo.metrics import Ensemble, Metric, MetricReport, as_metric, check_metric
 from probgeo.metrics.base import ByLoop
@@ -111,7 +111,7 @@ class Manifold:
         Parameters
         ----------
         a, b : array (..., D) or Gaussian
-        guess : Curve or array (..., T, D), optional
+        guess : Curve, function t -> (..., D), or array (..., T, D), optional
             Curves to start from, for instance the geodesics between points close by: much cheaper
             than a search. They need not end in a and b.
         patience : int, optional
@@ -554,7 +554,7 @@ class Manifold:
         # by compiled loops a hundred take 29 ms at once, 36 ms by halves
         fewest = 256 if isinstance(self.metric, ByLoop) else 32
         parts = in_chunks(work, len(index), most=most, least=fewest, travels=True, progress=progress, unit="geodesics")
-        least = packed(self.metric, joined(parts), usable, ends, batch)
+        least = packed(self.metric, Shortest.joined(parts), usable, ends, batch)
         if self.solver is None or isinstance(self.solver, Markov):
             return least
         return solved_by(self.solver, least, ends)

@@ -56,7 +56,8 @@ def solve_boundary(problem: Problem | ConditionedProblem, solver: "Markov", gues
     """
     by_args = isinstance(problem, Problem) and problem.with_args
     stated = as_conditioned(problem) if isinstance(problem, Problem) else problem
-    samples = None if guess is None else guess_samples(guess, problem)
+    shape = *problem.batch_shape, problem.dimension
+    samples = None if guess is None else guess_samples(guess, (problem.t0, problem.t1), shape)
 
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(stated, solver, members, samples, by_args).run()
