@@ -23,7 +23,7 @@ from sklearn.datasets import make_blobs, make_moons
 
 from probgeo import Manifold, cluster, metrics
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import complete, distances_between
+from probgeo.cluster.workers import complete, distances_between
 
 PAGE = Path(__file__).parent / "results" / "cluster.md"
 X, _ = make_moons(1000, noise=0.1, random_state=0)

@@ -132,7 +132,7 @@ class TestAlone:
 
     def test_shares_are_gathered(self, tmp_path, undisturbed):
         job = Job.of(MANIFOLD, X, chunk=CHUNK)
-        from probgeo.cluster.run import complete, distances_between
+        from probgeo.cluster.workers import complete, distances_between
 
         for i in (3, 1):
             complete(job, tmp_path, MANIFOLD, distances_between, share=(i, 3))

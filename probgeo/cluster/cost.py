@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import Assignment, distances_between
+from probgeo.cluster.workers import Assignment, distances_between
 from probgeo.geometry import Manifold
 
 

@@ -23,7 +23,7 @@ from probgeo import __version__, storage
 from probgeo._checks import as_whole_number
 from probgeo.geometry import Manifold
 from probgeo.geometry.arguments import check_dimensions
-from probgeo.metrics.inputs import as_points
+from probgeo.metrics.arguments import as_points
 
 RECORD = "job.npz"
 MEASURED = ("tensors", "landmarks")  # of which machines may differ in the last digits

@@ -9,7 +9,7 @@ from probgeo import storage
 from probgeo._repr import duration
 from probgeo.cluster import Cost, estimate, gather
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import complete, distances_between
+from probgeo.cluster.workers import complete, distances_between
 from probgeo.commands.learned import Space
 from probgeo.commands.tables import InputError, Table, check_there, read_table
 from probgeo.geometry import Manifold

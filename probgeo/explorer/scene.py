@@ -13,7 +13,7 @@ from scipy.special import softmax
 from probgeo._checks import as_float_array, as_whole_number
 from probgeo.geometry import Manifold
 from probgeo.metrics import Metric, as_metric, from_mixture
-from probgeo.metrics.inputs import as_points
+from probgeo.metrics.arguments import as_points
 from probgeo.metrics.learners import preferred_components
 
 PLANES = ("coordinates", "principal")

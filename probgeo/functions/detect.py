@@ -19,8 +19,8 @@ from probgeo._checks import page
 from probgeo.functions.composed import NotInNumpyError
 from probgeo.functions.field import Field
 from probgeo.functions.memory import memory_of
-from probgeo.functions.rows import Form, RowFunction
-from probgeo.functions.trees import as_parameter, leaves_of, rebuilt, row_by_row
+from probgeo.functions.parameters import as_parameter, leaves_of, rebuilt, row_by_row
+from probgeo.functions.row_function import Form, RowFunction
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
 DOUBLE, SINGLE = 2.0**-52, 2.0**-23  # spacings of the numbers next to one

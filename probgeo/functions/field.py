@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from probgeo.functions.trees import is_real, leaves_of
+from probgeo.functions.parameters import is_real, leaves_of
 
 
 class Field(ABC):

@@ -17,8 +17,8 @@ import numpy as np
 from probgeo.functions import formulas
 from probgeo.functions.field import FunctionField
 from probgeo.functions.memory import Memory, memory_of
-from probgeo.functions.rows import AT_ONCE, Form, RowFunction, in_blocks
-from probgeo.functions.trees import leaves_of, rebuilt
+from probgeo.functions.parameters import leaves_of, rebuilt
+from probgeo.functions.row_function import AT_ONCE, Form, RowFunction, in_blocks
 
 
 def double_precision() -> AbstractContextManager:

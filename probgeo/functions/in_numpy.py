@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from probgeo.functions.field import FunctionField
-from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
-from probgeo.functions.trees import rebuilt
+from probgeo.functions.parameters import rebuilt
+from probgeo.functions.row_function import AT_ONCE, RowFunction, in_blocks
 
 EPSILON = float(np.finfo(float).eps)
 

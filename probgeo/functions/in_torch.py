@@ -13,9 +13,9 @@ import torch
 from probgeo.functions import formulas
 from probgeo.functions.composed import Stacked
 from probgeo.functions.field import FunctionField
-from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
+from probgeo.functions.parameters import leaves_of, rebuilt
+from probgeo.functions.row_function import AT_ONCE, RowFunction, in_blocks
 from probgeo.functions.torch_layers import Layer, jets, layers_of, shortened
-from probgeo.functions.trees import leaves_of, rebuilt
 
 # Forward derivatives have one level for all threads, and a module lends out its parameters while it
 # is called with others: without the lock, decoders failed on two threads, now and then.

@@ -9,8 +9,8 @@ import numpy as np
 
 from probgeo.gaussian import covariance_factor
 from probgeo.geometry.chains import Chains
-from probgeo.geometry.fields import GeodesicField
 from probgeo.geometry.geodesic import LONGER_THAN_KNOWN, NO_METRIC, Geodesic
+from probgeo.geometry.geodesic_equations import GeodesicField
 from probgeo.geometry.length import ROUND_OFF, chain_lengths, draw_lengths, first_variation, scaled, with_middles
 from probgeo.geometry.packing import Ends
 from probgeo.ode.curve import NOT_FINITE

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probgeo.geometry.fields import JacobiField
+from probgeo.geometry.geodesic_equations import JacobiField
 from probgeo.geometry.shooting import initial, shoot
 from probgeo.metrics import Metric
 from probgeo.ode.curve import OK, Curve, Posterior

@@ -26,8 +26,8 @@ from probgeo.geometry.shooting import carry, shoot
 from probgeo.geometry.shortest import Shortest, shortest
 from probgeo.geometry.starts import Landmarks
 from probgeo.metrics import Ensemble, Metric, MetricReport, as_metric, check_metric
-from probgeo.metrics.base import ByLoop
-from probgeo.metrics.inputs import as_points
+from probgeo.metrics.arguments import as_points
+from probgeo.metrics.metric import ByLoop
 from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver

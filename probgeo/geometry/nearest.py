@@ -16,7 +16,7 @@ import numpy as np
 from probgeo.gaussian import ScalarGaussian
 from probgeo.geometry.arguments import where_definite
 from probgeo.geometry.ensembles import spread
-from probgeo.metrics.inputs import far_apart
+from probgeo.metrics.arguments import far_apart
 from probgeo.ragged import in_chunks, members_at_a_time
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 
 from probgeo.functions import Field
 from probgeo.gaussian import covariance_factor
-from probgeo.geometry.fields import GeodesicField, TransportField
+from probgeo.geometry.geodesic_equations import GeodesicField, TransportField
 from probgeo.metrics import Metric
 from probgeo.ode.curve import Curve, joined_curves
 from probgeo.ode.problem import Problem

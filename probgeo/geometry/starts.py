@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from probgeo._loops import loop
 from probgeo.metrics import Metric
-from probgeo.metrics.inputs import far_apart
+from probgeo.metrics.arguments import far_apart
 
 SEGMENTS = 8  # of first polygons; with 16 hardly a curve more is found, at twice the price
 

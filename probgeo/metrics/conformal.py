@@ -9,10 +9,10 @@ import numpy as np
 
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.in_numpy import matvec
-from probgeo.metrics.base import Metric, OfPoints, array_module, as_metric, jax_methods
+from probgeo.metrics.arguments import as_function, unwrapped
 from probgeo.metrics.flat import Flat
-from probgeo.metrics.inputs import as_function, unwrapped
 from probgeo.metrics.loops import EnergyTerms, rescale_terms
+from probgeo.metrics.metric import Metric, OfPoints, array_module, as_metric, jax_methods
 
 
 class Rescaled(OfPoints):

@@ -9,8 +9,8 @@ import numpy as np
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.composed import Composed, library_of
+from probgeo.metrics.arguments import as_function, as_points, far_apart, unwrapped
 from probgeo.metrics.conformal import Conformal
-from probgeo.metrics.inputs import as_function, as_points, far_apart, unwrapped
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import is_traced
-from probgeo.metrics.base import array_module, as_metric, by_rows, jax_methods
 from probgeo.metrics.loops import solve_vectors
+from probgeo.metrics.metric import array_module, as_metric, by_rows, jax_methods
 
 
 def acceleration(metric: Any, x: Any, v: Any) -> Any:

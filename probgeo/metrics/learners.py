@@ -14,9 +14,9 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from probgeo._checks import as_positive, as_whole_number, one_of
-from probgeo.metrics.base import Metric
-from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.arguments import as_distinct_points
 from probgeo.metrics.local import LocalMetrics
+from probgeo.metrics.metric import Metric
 from probgeo.ragged import blas_on_one_thread
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive, as_whole_number
-from probgeo.functions.rows import AT_ONCE
-from probgeo.metrics.inputs import as_distinct_points
+from probgeo.functions.row_function import AT_ONCE
+from probgeo.metrics.arguments import as_distinct_points
 from probgeo.metrics.learners import Learner
 from probgeo.metrics.local import LocalMetrics
 

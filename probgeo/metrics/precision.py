@@ -8,7 +8,7 @@ import numpy as np
 from probgeo._checks import as_float_array, as_positive, as_whole_number
 from probgeo._repr import described
 from probgeo.functions.composed import constant, library_of
-from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.arguments import as_distinct_points
 
 
 @dataclass(frozen=True, repr=False, eq=False)

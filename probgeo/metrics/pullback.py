@@ -14,10 +14,10 @@ import numpy as np
 from probgeo._checks import as_positive
 from probgeo.functions import JaxFunction, RowFunction, TorchFunction, as_row_function
 from probgeo.functions.composed import Composed, Stacked, library_of
-from probgeo.functions.rows import Form
-from probgeo.metrics.base import Sum, array_module, jax_methods
+from probgeo.functions.row_function import Form
+from probgeo.metrics.arguments import as_function, unwrapped
 from probgeo.metrics.flat import Flat
-from probgeo.metrics.inputs import as_function, unwrapped
+from probgeo.metrics.metric import Sum, array_module, jax_methods
 
 Family = Literal["bernoulli", "bernoulli_logits", "gaussian"]
 

@@ -25,7 +25,7 @@ from probgeo._checks import as_t_span, is_traced
 from probgeo.functions import as_field
 from probgeo.gaussian import Gaussian, covariance_factor
 from probgeo.ode.curve import OK, Curve, Source, as_source, as_times, warn
-from probgeo.ode.fit import fitted
+from probgeo.ode.fit_to_data import fitted
 from probgeo.ode.observed import Data, as_data_along
 from probgeo.ode.problem import Kind, Problem, as_data, common_shape
 

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from probgeo._checks import as_t_span, is_traced
-from probgeo.functions.trees import leaves_of
+from probgeo.functions.parameters import leaves_of
 from probgeo.gaussian import Gaussian
 from probgeo.ode.conditions import Condition, at
 from probgeo.ode.curve import NOT_FINITE, OK, Curve, warn
 from probgeo.ode.events import CurveWithEvents, as_events, with_events
-from probgeo.ode.fit import fitted
+from probgeo.ode.fit_to_data import fitted
 from probgeo.ode.guess import Guess, shape_of_guess
 from probgeo.ode.markov import Markov
 from probgeo.ode.observed import as_data_along, batch_of, listed

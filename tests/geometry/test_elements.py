@@ -16,8 +16,8 @@ from probgeo.geometry.elements import (
     refined,
 )
 from probgeo.geometry.starts import lines
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.piecewise import PiecewisePosterior, hermite_pieces
-from probgeo.ode.shape import Shape
 from tests.geometry.chains import random_chains
 
 RNG = np.random.default_rng(2)
@@ -75,14 +75,14 @@ def test_splitting_leaves_curves_as_they_are():
 
 @pytest.mark.loops
 def test_the_scale_is_that_of_the_shape():
-    """k(t, t) at nodes and half-way, from `ode.shape`, which has tests of its own."""
+    """k(t, t) at nodes and half-way, from `ode.error_shape`, which has tests of its own."""
     chains = random_chains(RNG, 2, 2)
     fine, count = halved(chains), len(chains)
     error = RNG.normal(size=fine.nodes.shape)
     scale, widest, density = np.empty(count), np.empty(count), np.empty(count)
     local = np.empty(len(chains.t) - count)
     calibrate(chains.t, chains.offsets, error, scale, widest, density, local)
-    shape = Shape.on(chains.t, chains.offsets, 2, True)
+    shape = ErrorShape.on(chains.t, chains.offsets, 2, True)
     for m in range(count):
         first, last = chains.offsets[m], chains.offsets[m + 1]
         k = np.empty(2 * (last - first) - 1)

@@ -7,7 +7,7 @@ from probgeo import Manifold, data, metrics
 from probgeo.geometry.arguments import find_definite
 from probgeo.geometry.search import EFFORTS, NAMES, Candidates, distinct, doubled, pick_distinct, search
 from probgeo.geometry.starts import SEGMENTS, Landmarks, beside, detours, lines, polygon_lengths, shortest_ways
-from probgeo.metrics.inputs import far_apart
+from probgeo.metrics.arguments import far_apart
 from tests.geometry.chains import random_metric, random_tensors
 
 RNG = np.random.default_rng(3)

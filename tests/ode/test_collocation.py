@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from probgeo.functions.in_numpy import derivative, derivative_at_once
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov import collocation
 from probgeo.ode.markov.collocation import Splines, Step, basis, kronrod, largest_of
 from probgeo.ode.markov.linear import linearised
-from probgeo.ode.shape import Shape
 from probgeo.ragged import members_of, offsets_of
 
 random_sizes = pytest.mark.parametrize("seed", range(4))
@@ -192,7 +192,7 @@ class TestLoops:
         found = np.empty((len(curves.v), 5))
         loops.pinned_variances(curves.t, curves.offsets, points, found)
         times = (curves.t[curves.left][:, None] + points * curves.h[:, None]).ravel()
-        shape = Shape.on(curves.t, curves.offsets, 2, True)
+        shape = ErrorShape.on(curves.t, curves.offsets, 2, True)
         expected = shape.cov(np.repeat(curves.member, 5), times, times)[:, 0, 0]
         np.testing.assert_allclose(found.ravel(), expected, atol=1e-12 * expected.max())
 

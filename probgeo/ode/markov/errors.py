@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov.collocation import LOOKS, Splines, Step, inverted, largest_of, products
 from probgeo.ode.markov.defect import DRAWS, random_signs
 from probgeo.ode.markov.linear import SINGULAR_FROM, Linearised, LinearStates
-from probgeo.ode.shape import Shape
 
 # Of the weights of neighbours. On 67 problems with known solutions, rtol from 1e-2 to 1e-8:
 # coverage .94 to .97, median normalised squared error .84 to .91; exp(-1/2): .93 to .96 and
@@ -229,7 +229,7 @@ def variances(curves: Splines) -> np.ndarray:
     out = np.empty((E, LOOKS))
     if curves.order == 1:
         line = (curves.t[curves.left][:, None] + curves.h[:, None] * look).ravel()
-        shape = Shape.on(curves.t, curves.offsets, 1, True)
+        shape = ErrorShape.on(curves.t, curves.offsets, 1, True)
         out = shape.cov(np.repeat(curves.member, LOOKS), line, line)[:, 0, 0].reshape(E, LOOKS)
     else:
         loops.pinned_variances(curves.t, curves.offsets, look, out)

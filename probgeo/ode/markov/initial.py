@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probgeo.ode.curve import NOT_FINITE, OK, TOO_COARSE, Curve, collected
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.markov.defect import Estimate, estimate_errors
 from probgeo.ode.markov.implicit import ImplicitWalk
 from probgeo.ode.markov.runge_kutta import ExplicitWalk
 from probgeo.ode.markov.steps import Demand, Steps
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import Problem
-from probgeo.ode.shape import Shape
 from probgeo.ragged import in_chunks, members_at_a_time, members_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _curve(
     count, member = len(offsets) - 1, members_of(offsets)
     broken = np.bincount(member, ~np.isfinite(std).all(axis=1), count) > 0
     status = np.where(broken, NOT_FINITE, np.where(excess <= 1.0, OK, TOO_COARSE))
-    k = Shape.on(steps.t, offsets, problem.order, False).variances()
+    k = ErrorShape.on(steps.t, offsets, problem.order, False).variances()
     first = offsets[:-1]
     k[first] = 1.0
     envelope = std / np.sqrt(k)[:, None]

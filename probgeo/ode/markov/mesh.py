@@ -7,9 +7,9 @@ element with error e is replaced by (e / allowed)^(1/q) elements. Each member ge
 import numpy as np
 
 from probgeo._loops import loop
+from probgeo.ode.error_shape import find_rows
 from probgeo.ode.markov.collocation import Splines
 from probgeo.ode.piecewise import evaluate
-from probgeo.ode.shape import find_rows
 from probgeo.ragged import members_of, offsets_of
 
 MOST = 5.0  # elements that replace one, or that one replaces: more would trust estimates too far

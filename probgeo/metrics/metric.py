@@ -20,8 +20,8 @@ from probgeo._checks import is_traced
 from probgeo._repr import described
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.in_numpy import derivative, matvec
-from probgeo.functions.rows import pair_numbers
-from probgeo.metrics.inputs import unwrapped
+from probgeo.functions.row_function import pair_numbers
+from probgeo.metrics.arguments import unwrapped
 from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_jacobians, solve_vectors
 
 # attributes that hold what was worked out from the others: compiled functions, rearranged tensors

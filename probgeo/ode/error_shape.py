@@ -140,7 +140,7 @@ def covariances(
 
 
 @dataclass(frozen=True)
-class Shape:
+class ErrorShape:
     """Covariances k(s, t) of the unit error process of every member, on its own mesh.
 
     Attributes
@@ -158,7 +158,7 @@ class Shape:
     states: np.ndarray
 
     @classmethod
-    def on(cls, t: np.ndarray, offsets: np.ndarray, order: int, pinned: bool) -> "Shape":
+    def on(cls, t: np.ndarray, offsets: np.ndarray, order: int, pinned: bool) -> "ErrorShape":
         """One pass over every mesh."""
         states = np.zeros((len(t), order, order))
         states_at_nodes(t, offsets, states)
