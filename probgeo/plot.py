@@ -188,8 +188,8 @@ def metric(
 ) -> "Axes":
     """Draw a metric in the plane: how it magnifies areas, and its unit balls.
 
-    The darker the background, the larger sqrt(det M), the longer the ways there. Each ellipse is what is within the
-    same small distance of its centre.
+    The darker the background, the larger sqrt(det M), and the longer the paths there. Each ellipse holds the points
+    within the same small distance of its centre.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Cost:
     bytes: int
 
     def seconds(self, cores: int = 1) -> float:
-        """Estimated time on so many cores; a chunk uses one core."""
+        """Estimated time on this many cores; a chunk uses one core."""
         rounds = -(-self.pairs // self.chunk) / cores
         return self.each * self.chunk * max(1.0, rounds)
 
@@ -44,8 +44,8 @@ class Cost:
 def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = None, limit: float = 20.0) -> Cost:
     """What `distance_matrix` would cost for the same arguments.
 
-    Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least. Time is that of the
-    processor, so that others who work on the machine hardly matter.
+    Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least. It is CPU time that
+    counts, so that other load on the machine hardly matters.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class Job:
     chunk : pairs of a shard
     what : name of what is computed
     settings : version and tolerances
-    tensors, landmarks : the metric at some of the points, and the landmarks: those of another manifold differ
+    tensors, landmarks : the metric at some of the points, and the landmarks, which tell one manifold from another
     """
 
     X: np.ndarray

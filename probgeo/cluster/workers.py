@@ -1,4 +1,4 @@
-"""Who does the chunks of a job: threads of this process, or the workers of a Dask cluster."""
+"""Computing the chunks of a job, in threads of this process or on the workers of a Dask cluster."""
 
 import re
 import warnings
@@ -57,7 +57,7 @@ def distance_matrix(
     chunk : int, optional
         Pairs of a shard.
     retries : int
-        How many times a chunk is done again whose worker died or ran out of memory.
+        How often a chunk is repeated whose worker died or ran out of memory.
     progress : bool, optional
         Whether to show a progress bar. By default in a terminal, if it takes long.
     n_jobs : int, optional

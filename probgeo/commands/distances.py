@@ -42,7 +42,7 @@ def space_of(path: Path, table: Table) -> tuple[Manifold, np.ndarray]:
     """The manifold in a file, of `fit` or of `probgeo.save`, and the points of a table on it."""
     check_there(path)
     found = storage.load(path)
-    if isinstance(found, Space):  # which was learned from columns that vary
+    if isinstance(found, Space):  # learned without constant columns
         return Manifold(found.metric), found.coordinates(table.without_constants()).values
     if isinstance(found, Metric):
         found = Manifold(found)

@@ -63,7 +63,7 @@ def parsed(text: Any, scene: Scene) -> dict[str, Any]:
     if len(text) > longest(scene):
         raise RefusedError(f"messages must have at most {longest(scene)} characters, got {len(text)}")
     try:
-        message = json.loads(text)  # NaN and infinity are within no bounds
+        message = json.loads(text)  # NaN and infinity fail every check of bounds
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"messages must be JSON: {error}") from None
     if not isinstance(message, dict):

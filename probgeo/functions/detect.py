@@ -43,8 +43,8 @@ def as_field(f: Any, order: int, dimension: int, args: Any = None, batch_shape: 
     Parameters
     ----------
     f : Field, JaxFunction, NumpyFunction, TorchFunction, torch.nn.Module or function
-        f(t, y) if `order` is 1, f(t, y, dy) if it is 2, with `args` last if they are given. Of a plain function it is
-        found out how it is written: for one point with jax.numpy, else for rows with NumPy or torch.
+        f(t, y) if `order` is 1, f(t, y, dy) if it is 2, with `args` last if they are given. How a plain function is
+        written is found out: for one point with jax.numpy, else for rows with NumPy or torch.
     order : 1 or 2
     dimension : int
         D, the size of y.
@@ -186,7 +186,7 @@ def _tried(f: Any, call: _Call) -> _Found:
             except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
                 errors[kind] = error
         if len(kinds) > 1 and len(call.shapes) == 1 and call.expected is not None:
-            for kind in ("numpy", "torch"):  # of a map that they may know at one point
+            for kind in ("numpy", "torch"):  # which may be written for one point
                 with suppress(Exception):
                     point = np.full(call.shapes[0], 0.5)
                     value = f(point if kind == "numpy" else sys.modules["torch"].from_numpy(point))
@@ -200,7 +200,7 @@ class TracedClosureError(TypeError):
 
 
 class ChangingError(ValueError):
-    """A function does not return the same for the same, or not row by row."""
+    """A function gives different answers for the same arguments, or its rows depend on each other."""
 
 
 class WrongShapeError(ValueError):

@@ -15,7 +15,7 @@ class Field(ABC):
     """y^(order) = f(t, y, ...) at many rows (t, state, member).
 
     A row is a time, a state (y) or (y, dy) and the number of the member it belongs to, which may
-    have parameters of its own. A subclass of one's own goes wherever a right-hand side does.
+    have parameters of its own. Your own subclass can be used wherever a right-hand side can.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Field(ABC):
     def values_and_jacobians(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Both."""
+        """`values` and `jacobians` of the same rows."""
         return self.values(t, state, member), self.jacobians(t, state, member)
 
     def stages(

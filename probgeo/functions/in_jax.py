@@ -225,7 +225,7 @@ class JaxRowFunction(RowFunction):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        memory = memory_of(self.f)  # what follows f may be one of many: programs of that are not kept with f
+        memory = memory_of(self.f)  # many functions may follow f: their programs are not kept with f
         self._memory = memory if self.after is None else Memory(memory.function, [])
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -183,7 +183,7 @@ def minimise(
 ) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
 
-    In at most so many rounds, by default 30; the last step is taken without looking back. A chain
+    In at most `most` rounds, by default 30; the last step is taken without checking the energy. A chain
     of which not even a share of 1e-4 of Newton's step is accepted is given up. Chains that are
     done leave the batch, and so do those that have lost a race: of these nothing is known but where
     they were.

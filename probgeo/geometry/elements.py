@@ -149,7 +149,7 @@ def halved(chains: Chains) -> Chains:
 
 
 def measured(metric: Metric, chains: Chains) -> Measured:
-    """The errors of curves."""
+    """The errors of curves, from one step of Newton's method on meshes of twice the elements."""
     count = len(chains)
     fine = halved(chains)
     terms = fine.terms(metric)
@@ -211,7 +211,7 @@ def from_polygons(polygons: np.ndarray) -> Chains:
 
 
 def on_equal_steps(chains: Chains, count: int) -> Chains:
-    """The same curves, as nearly as can be, on so many nodes at equal steps."""
+    """The curves interpolated at `count` nodes at equal steps."""
     members = len(chains)
     t, member = np.tile(np.linspace(0.0, 1.0, count), members), np.repeat(np.arange(members), count)
     row = find_rows(chains.t, chains.offsets, member, t)

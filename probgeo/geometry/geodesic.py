@@ -65,7 +65,7 @@ class Geodesic(Curve):
 
     @property
     def flagged(self) -> Any:
-        """The contrary of `converged`."""
+        """Not `converged`."""
         return ~self.converged
 
     @property

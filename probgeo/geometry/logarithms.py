@@ -40,8 +40,8 @@ class Logs:
     bases : array (P, D)
     geodesics : Geodesic, or None where space is flat
     lead : array (P,)
-        How much longer, at least, any other geodesic must be. Negative: that is not known any more; minus infinity: it
-        has never been, as the search was rough.
+        At least how much longer any other geodesic is. Negative if that is no longer known, minus infinity if it never
+        was because the search was rough.
     """
 
     vectors: np.ndarray
@@ -97,7 +97,7 @@ def logarithms(
     because callers go on.
     """
     bases = np.array(np.broadcast_to(base, X.shape))
-    # a point that is met up to round-off is met
+    # distances below round-off are zero
     round_off = 500.0 * np.finfo(float).eps * np.abs(bases).max(axis=1)
     met = np.abs(X - bases).max(axis=1) <= round_off
     X = np.where(met[:, None], bases, X)
@@ -140,7 +140,7 @@ def logarithms(
 def _lead(manifold: Manifold, geodesics: Geodesic, most: float = 0.3) -> np.ndarray:
     """How much longer than the shortest any other curve is, at the end of a search.
 
-    At most that share of its length: there may be curves that nobody has met.
+    At most that share of its length: there may be curves that the search has not met.
     """
     if manifold.thoroughness == "rough":
         return np.full(len(geodesics), -np.inf)

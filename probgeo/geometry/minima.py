@@ -24,7 +24,7 @@ def local_minima(
     covs = (np.repeat(end.cov[None], count, axis=0) if end.cov.any() else None for end in (a, b))
     if accuracy.fixed is not None:
         chains = on_equal_steps(chains, accuracy.fixed)
-    alone = np.arange(count)  # each competes with nobody: none is given up for another
+    alone = np.arange(count)  # without rivals: none is given up for another
     made = refine(metric, chains, alone, count, accuracy, None)
     everyone, ones = np.ones(count, dtype=bool), np.ones(count, dtype=np.int64)
     least = Shortest(**vars(made), longer=~everyone, start=start, minima=ones)

@@ -1,7 +1,7 @@
-"""Nearest neighbours without all pairs: who is surely farther than those already known is left out.
+"""Nearest neighbours without all pairs: points surely farther away than those already known are left out.
 
 Candidates come in the order of lower bounds of their distances. When the bound of the next one is
-above the k-th of the distances that are known, nobody who is left can be among the nearest.
+above the k-th of the distances that are known, none of the remaining points can be among the nearest.
 
 Bounds. Where L <= M(x) everywhere, every curve from a to b, geodesic or not, is at least as long as
 the norm of b - a by L. Metrics that know no such L are bounded by the triangle inequality with some
@@ -53,7 +53,7 @@ class Search:
     Attributes
     ----------
     solved, lost : int
-        How many were solved for, and of how many there is no telling.
+        How many pairs were solved for, and how many of these are unknown nevertheless.
     """
 
     def __init__(self, manifold: "Manifold", X: np.ndarray, Y: np.ndarray | None, progress: bool | None) -> None:
@@ -155,7 +155,7 @@ class Search:
             reach = np.partition(_last(found[0]), k - 1, axis=1)[:, k - 1]
             done += k
         index = np.argsort(_last(found[0]), axis=1, kind="stable")
-        if self.itself:  # nobody is his own neighbour
+        if self.itself:  # no point is its own neighbour
             index = index[index != rows[:, None]].reshape(len(rows), -1)
         index = index[:, :k]
         return np.take_along_axis(found, index[None], axis=2), index

@@ -69,8 +69,8 @@ class Race:
     new : array (runs,)
         Which of them are in the race.
     factor, same, patience : float, float, int
-        How many times as long as the shortest a curve may be after so many rounds, and how far
-        from another it may run to count as the same, relative to its extent.
+        After `patience` rounds a curve may be at most `factor` times as long as the shortest. Curves no further apart
+        than `same` times their extent count as one.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class Accuracy:
         return replace(self, rtol=rtol, most=int(self.most * more))
 
     def within(self, precision: float) -> "Accuracy":
-        """No finer than numbers of that spacing allow, with a warning if it was.
+        """The tolerance, but no finer than numbers of that spacing allow; warns where that changes it.
 
         A thousand times the spacing: of 50 geodesics by a decoder in single precision all converge
         at 1e-4, 14 at 1e-5, as rounding looks like a metric that is not smooth.

@@ -64,6 +64,6 @@ def _in_chunks(work: Callable[[np.ndarray], Curve], rows: np.ndarray, progress: 
     # Solvers bound their memory themselves: 256 members in 50 dimensions took 9.2 s by forties,
     # 9.3 s at once. But the bar should move.
     most = members_at_a_time(8 * 300 * D**2)
-    # steps of fewer than 1000 members are over sooner than Python lets go of them
+    # steps of fewer than 1000 members take less time than Python needs to hand them to a thread
     parts = in_chunks(work, count, most=most, least=1000, progress=progress, unit=unit)
     return joined_curves(parts)

@@ -95,7 +95,7 @@ def shortest(
 
     # a saddle, by symmetry for instance, has lower curves beside it
     first = retried(first, first.status == SINGULAR, from_beside)
-    # polygons may be too coarse to see that the line is shorter, or what they have jumped over
+    # polygons may be too coarse to see that the line is shorter, or may have jumped over something
     return retried(first, first.longer | (first.status != OK), from_lines)
 
 

@@ -23,7 +23,7 @@ from probgeo.ragged import blas_on_one_thread
 class Learner(ABC):
     """Settings of a metric that is still to be learned; `fit` learns `metric_`.
 
-    A learner of one's own stores the arguments of its constructor under their own names, and defines `learn`.
+    Your own learner stores the arguments of its constructor under their names, and defines `learn`.
     """
 
     metric_: Metric

@@ -31,7 +31,7 @@ CACHED = ("_by_dimension", "_few", "_full", "_is_checked")
 class Metric(ABC):
     """A smoothly varying inner product: at every point x (D,) a positive definite M(x) (D, D).
 
-    A metric of one's own is a class with one method, `__call__`, written for one point with
+    Your own metric is a class with one method, `__call__`, written for one point with
     jax.numpy, NumPy or torch; a plain function does as well (see `as_metric`). Everything else
     follows from it by differentiation. The metrics of this package answer in closed form.
 
@@ -57,7 +57,7 @@ class Metric(ABC):
         return described(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and files get: not what can be worked out again."""
+        """What copies and files get: everything but cached values."""
         return {name: part for name, part in vars(self).items() if name not in CACHED}
 
     @property
@@ -183,7 +183,7 @@ class Metric(ABC):
         return self.__call__
 
     def _kept(self, dimension: int, make: Callable[[int], Any]) -> Any:
-        """What `make` has found out of the functions of a metric, for points of so many numbers."""
+        """What `make` has found out about the functions of a metric in this dimension, remembered."""
         known = vars(self).setdefault("_by_dimension", {})
         if dimension not in known:
             known[dimension] = make(dimension)
@@ -315,7 +315,7 @@ def as_metric(metric: Any, dimension: int | None = None) -> Metric:
 
 
 def check_dimension(metric: Metric, dimension: int) -> None:
-    """That a metric takes points of so many coordinates."""
+    """Raise unless a metric takes points of this dimension."""
     if metric.dimension is not None and metric.dimension != dimension:
         raise ValueError(f"the metric is one of {metric.dimension} dimensions, got points of {dimension}")
     if is_function(metric):

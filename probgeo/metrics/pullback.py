@@ -1,8 +1,8 @@
 """The metric that a decoder pulls back from the space it maps to.
 
-Of distributions it is that of Fisher and Rao. Bernoulli's, dp^2 / (p (1 - p)), is that of the angle 2 arcsin sqrt(p):
-lengths are those of decoded angles. Normal distributions are curved (half-planes of Lobachevsky) and have a form of
-their own in `functions.formulas`.
+For decoded distributions it is the Fisher-Rao metric. That of a Bernoulli distribution, dp^2 / (p (1 - p)), is flat in
+the angle 2 arcsin sqrt(p), so that lengths are those of decoded angles. Normal distributions form a curved space (a
+hyperbolic half-plane) and have a form of their own in `functions.formulas`.
 """
 
 from collections.abc import Callable

@@ -441,10 +441,7 @@ def _parameters_alone(*states_and_parameters: np.ndarray) -> np.ndarray:
 
 
 def _given(matrix: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which components of the curve are given by themselves at both ends (2, D), and all values
-
-    of the curve that are (B, J, D), NaN elsewhere.
-    """
+    """Which components are given by themselves at both ends (2, D), and their given values (B, J, D), else NaN."""
     L, J, order, D = matrix.shape
     flat = matrix.reshape(L, J * order * D)
     rows = np.flatnonzero(np.count_nonzero(flat, axis=1) == 1)

@@ -82,7 +82,7 @@ class Posterior(ABC):
         """Joint draws (B, n, len(orders), T, D), one generator a member."""
 
     def is_surely_finite(self) -> bool:
-        """Whether error bars are finite numbers everywhere, as far as that is quickly seen."""
+        """Whether error bars are finite everywhere, by a quick check."""
         return False
 
     @classmethod
@@ -387,7 +387,7 @@ def warn(curve: Curve, what: str, stacklevel: int = 2) -> None:
     )
 
 
-# Classes of earlier versions, which files name; like named tuples they are called with their parts.
+# Classes of earlier versions, for files that name them; called with their parts, like named tuples.
 
 
 class Moved:

@@ -44,10 +44,10 @@ class Inputs(NamedTuple):
 
 @dataclass(eq=False)
 class Statement:
-    """All of a problem but its numbers, and the solutions for numbers that it had lately.
+    """A problem without its numbers, and the solutions for the last few numbers that it was given.
 
-    `as_args` puts leaves together, `leaf_axes` are the axes of leaves of one member. Of a `curve` that is known
-    already, only times are to come.
+    `as_args` puts leaves together, `leaf_axes` are the axes of leaves of one member. If the `curve` is known already,
+    only times are still to come.
     """
 
     t_span: tuple[float, float]

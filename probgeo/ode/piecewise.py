@@ -70,7 +70,7 @@ class PiecewisePosterior(Posterior):
 
     @classmethod
     def empty(cls, dimension: int, order: int, pinned: bool) -> "PiecewisePosterior":
-        """Of no member at all."""
+        """A posterior of no members."""
         nothing = np.zeros((0, dimension))
         pieces = np.zeros((0, 1, dimension))
         return cls(np.zeros(0), np.zeros(1, dtype=np.int64), pieces, None, nothing, order, pinned)

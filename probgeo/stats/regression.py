@@ -200,7 +200,7 @@ def _along(precise: Manifold, p: np.ndarray, v: np.ndarray, times: np.ndarray) -
     D = len(p)
     points = np.tile(p, (len(times), 1))
     turns = np.tile(np.eye(D, 2 * D), (len(times), 1, 1))
-    # how a curve moves with uncertain p and v is how it depends on them
+    # moving with uncertain p and v is depending on them
     start = Gaussian.unchecked(p, np.eye(D))
     for sign in (1.0, -1.0):
         here = sign * times > 0.0

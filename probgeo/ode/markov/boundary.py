@@ -62,7 +62,7 @@ def solve_boundary(problem: Problem | ConditionedProblem, solver: "Markov", gues
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(stated, solver, members, samples, by_args).run()
 
-    if problem.count == 1:  # neither chunks nor a bar, which would take a tenth of the time
+    if problem.count == 1:  # without chunks and a bar, which would take a tenth of the time
         with blas_on_one_thread:
             return collected(work(np.zeros(1, dtype=np.int64)), problem.batch_shape)
     k, q, D = max(solver.order - 1, problem.order), problem.order, problem.dimension
@@ -196,7 +196,7 @@ class Work:
         self.doubts = np.zeros(count)
         self.evaluations = np.zeros(count, dtype=np.int64)
         self.answers: list[tuple[np.ndarray, Curve]] = []  # of these members
-        # curves that Newton's method is to be applied to, and whose they are
+        # members, and their curves for Newton's method to start from
         self.queue: list[tuple[np.ndarray, Splines]] = []
         self._start(np.arange(count), 0)
 
@@ -292,7 +292,7 @@ class Work:
         allowed = 0.5 * curves.largest(errors.local) / np.maximum(excess, 1e-300)
         more = wanted(errors.local, allowed[curves.member], self.k + self.problem.order)
         more = np.where(doubts[curves.member], np.maximum(more, 2.0), more)
-        # a mesh must not merely move, least of all where it shows little of the solution
+        # meshes must grow, not just move, above all where they show little of the solution
         if self.problem.order == 2 and unseen.any():
             more = np.where(unseen[curves.member], np.maximum(more, waves(settled)), more)
         growth = np.where(unseen, 1.3, 1.1)
@@ -438,7 +438,7 @@ class Work:
 
 
 def waves(settled: Settled) -> np.ndarray:
-    """Elements that waves ask for in the place of each (E,): one for two radians.
+    """How many elements each (E,) should become to resolve waves: one for two radians.
 
     A dimension swings with a frequency of (-d f_i / d y_i)^(1/2), if that is a number.
     """
@@ -473,5 +473,5 @@ def log_evidence(curves: Splines) -> np.ndarray:
 
 
 def _over(width: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """How many times too wide."""
+    """By what factor error bars are too wide."""
     return np.where(width > 0, width / np.maximum(allowed, 1e-300), 0.0)

@@ -22,7 +22,7 @@ from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ragged import elements_of, members_of, offsets_of, rows_of, take
 
 BLAS = 8  # dimensions from which on LAPACK inverts an element faster than the plain loop
-LOOKS = 8  # equal parts of an element, in whose middles errors are looked at
+LOOKS = 8  # equal parts of an element; errors are evaluated in their middles
 
 
 class Basis(NamedTuple):
@@ -182,7 +182,7 @@ class Splines:
 
     @cached_property
     def member(self) -> np.ndarray:
-        """Of every element."""
+        """The member that every element belongs to."""
         return members_of(self.elements)
 
     @cached_property
@@ -223,7 +223,7 @@ class Splines:
         return cls(t, offsets, z, v, p, np.concatenate(kept), parts[0].given)
 
     def with_values(self, z: np.ndarray, v: np.ndarray, p: np.ndarray) -> "Splines":
-        """Other curves on the same meshes, about which nothing is found out twice."""
+        """Other curves on the same meshes, which share what is cached about these."""
         other = object.__new__(Splines)
         other.__dict__.update(self.__dict__, z=z, v=v, p=p)
         return other
@@ -282,7 +282,7 @@ class Splines:
         return out
 
     def norms(self, step: Step) -> np.ndarray:
-        """The same for each dimension: (B, D)."""
+        """How far a step moves every member at most in each dimension: (B, D)."""
         bends = self.scales[:, :1] * np.abs(step.v).max(axis=1) / 8.0
         at_nodes = np.maximum.reduceat(np.abs(step.z[:, 0]), self.offsets[:-1])
         return np.maximum(at_nodes, np.maximum.reduceat(bends, self.elements[:-1]))

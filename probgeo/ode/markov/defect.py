@@ -43,7 +43,7 @@ class Collocation(NamedTuple):
 
 @cache
 def radau(points: int) -> Collocation:
-    """The rule with so many points on [0, 1], the right end included."""
+    """Radau's rule on [0, 1], the right end included."""
     legendre = np.polynomial.legendre.Legendre
     polynomial = legendre.basis(points) - legendre.basis(points - 1)
     c = np.sort((polynomial.roots().real + 1.0) / 2.0)
@@ -152,7 +152,7 @@ def _interpolated_jacobians(problem: Problem, members: np.ndarray, steps: Steps,
 def random_signs(elements: np.ndarray) -> np.ndarray:
     """Signs (E, 1 + DRAWS) of the defects of every step, the first all plus.
 
-    The k-th step of any member has the same ones, so that nobody's depend on the rest of a batch.
+    The k-th step of every member has the same ones, so that no signs depend on the rest of a batch.
     """
     longest = int(np.diff(elements).max(initial=0))
     signs = _drawn_signs(1 << longest.bit_length())

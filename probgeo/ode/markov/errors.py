@@ -89,7 +89,7 @@ def rounding(curves: Splines) -> tuple[np.ndarray, np.ndarray]:
     """Forces (E, k, D) and gaps (E, n) of the size of rounding errors: one in each v, and one in each state."""
     eps = np.finfo(float).eps
     E, k, D = curves.v.shape
-    place = np.arange(E) - curves.elements[curves.member]  # nobody's signs depend on the rest of a batch
+    place = np.arange(E) - curves.elements[curves.member]  # signs must not depend on the rest of a batch
     signs = np.where((k * D * place[:, None] + np.arange(k * D)) % 5 < 2, -eps, eps).reshape(E, k, D)
     return signs * np.abs(curves.v), eps * curves.z[curves.left].reshape(E, -1)
 
@@ -144,7 +144,7 @@ def doubtful(curves: Splines, linear: Linearised, errors: Errors) -> np.ndarray:
 
 
 def is_doubtful(curves: Splines, linear: Linearised) -> np.ndarray:
-    """The same, at greater length.
+    """Whether a mesh cannot tell linearised problems from singular ones, by inverse iteration.
 
     Inverse iteration finds the change u that the equations resist least, u^(q) - sum_m J_m u^(m) - f_p u_p = force. Its
     defect between the Gauss points is an error of these equations; a problem is in doubt if that error alone could move

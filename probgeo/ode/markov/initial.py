@@ -46,7 +46,7 @@ def _solve_some(problem: Problem, solver: "Markov", members: np.ndarray) -> list
     left, before = np.arange(len(members)), None
     own_mesh = solver.n_points is not None
     walk = ImplicitWalk if solver.stiff else ExplicitWalk
-    smallest = 4 * np.finfo(float).eps  # local tolerances below are a matter of rounding
+    smallest = 4 * np.finfo(float).eps  # local tolerances below this are lost in rounding
     while True:
         chosen = members[left]
         demand = Demand(
@@ -82,7 +82,7 @@ def _solve_some(problem: Problem, solver: "Markov", members: np.ndarray) -> list
 def _excess(deviation: np.ndarray, size: np.ndarray, solver: "Markov") -> np.ndarray:
     """Two standard deviations over the tolerance, where they are largest (B,)."""
     tolerance = solver.atol + solver.rtol * size
-    if solver.n_points is not None:  # the user's mesh: as good as it is, unless the linearised equation is wrong, too
+    if solver.n_points is not None:  # the user's mesh is taken as it is, unless the linearised equation is wrong, too
         tolerance = np.maximum(tolerance, 0.1 * size)
     with np.errstate(all="ignore"):
         return np.where(deviation == 0, 0.0, 2.0 * deviation / tolerance)
@@ -98,7 +98,7 @@ def _largest(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def _curve(
     problem: Problem, steps: Steps, estimate: Estimate, std: np.ndarray, excess: np.ndarray, evaluations: np.ndarray
 ) -> Curve:
-    """What a round has come to, as a flat batch."""
+    """The result of a round as a flat batch."""
     offsets, elements = steps.offsets, steps.elements
     count, member = len(offsets) - 1, members_of(offsets)
     broken = np.bincount(member, ~np.isfinite(std).all(axis=1), count) > 0

@@ -22,7 +22,7 @@ SINGULAR_FROM = 1e12  # condition number: fewer than four digits are left of a d
 
 @dataclass(frozen=True)
 class Linearised:
-    """What both chains have.
+    """Linearised equations of a batch of curves, factorised.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Linearised:
     OF_MEMBERS: ClassVar[tuple[str, ...]] = ()
 
     def _places(self, curves: Splines, members: np.ndarray) -> list[tuple[str, np.ndarray]]:
-        """Where some members stand in each of the arrays."""
+        """The rows of some members in each of the arrays, by its name."""
         rows, elements = rows_of(curves.offsets, members), rows_of(curves.elements, members)
         every = ((self.OF_ELEMENTS, elements), (self.OF_ROWS, rows), (self.OF_MEMBERS, members))
         return [(name, place) for names, place in every for name in names]
@@ -53,7 +53,7 @@ class Linearised:
         return replace(self, **{name: getattr(self, name)[at] for name, at in self._places(curves, members)})
 
     def put(self, curves: Splines, members: np.ndarray, other: Self) -> None:
-        """Other equations for some members, in the place of theirs."""
+        """Replace the equations of some members."""
         for name, at in self._places(curves, members):
             getattr(self, name)[at] = getattr(other, name)
 

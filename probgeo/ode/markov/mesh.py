@@ -65,7 +65,7 @@ def distribute(t: np.ndarray, kept: np.ndarray, wanted: np.ndarray, new_kept: np
 
 
 def remeshed(curves: Splines, wanted: np.ndarray, least: int, most: int) -> Splines:
-    """The same curves on meshes with about so many elements in the place of each (E,).
+    """The curves on meshes where about `wanted` elements replace each (E,).
 
     `least` and `most` nodes a member, but one element at least between two kept nodes.
     """

@@ -20,7 +20,7 @@ from probgeo.ode.problem import ConditionedProblem
 from probgeo.ragged import rows_of
 
 FAST = 0.25  # contraction at which Jacobians are kept, or one more step is taken before new ones
-ROUNDING = 500 * np.finfo(float).eps  # relative length of steps that mean nothing
+ROUNDING = 500 * np.finfo(float).eps  # relative length of steps that are nothing but rounding
 SHORTEST = 1e-3  # share of a step below which it is given up
 
 
@@ -116,7 +116,7 @@ class Equations:
 
 @dataclass(frozen=True)
 class Settled:
-    """Members with which Newton's method is through.
+    """Members for which Newton's method has ended.
 
     Attributes
     ----------
@@ -341,7 +341,7 @@ class Iteration:
     def _keep(self, which: np.ndarray) -> None:
         members = np.flatnonzero(which)
         if not len(members):
-            self.chosen = members  # nobody is left, and nothing of them needed
+            self.chosen = members  # all have settled, and nothing more of them is needed
             return
         rows, elements = (rows_of(x, members) for x in (self.curves.offsets, self.curves.elements))
         self.step = Step(self.step.z[rows], self.step.v[elements], self.step.p[members])
