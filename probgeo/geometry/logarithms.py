@@ -18,7 +18,7 @@ from probgeo.geometry.geodesic import Geodesic
 from probgeo.geometry.known_curves import chains_of
 from probgeo.geometry.manifold import Manifold
 from probgeo.metrics import Metric
-from probgeo.ode.curve import ConvergenceWarning
+from probgeo.ode.curve import ConvergenceWarning, joined_curves
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ragged import in_chunks, members_at_a_time
 
@@ -149,19 +149,9 @@ def _lead(manifold: Manifold, geodesics: Geodesic, most: float = 0.3) -> np.ndar
 
 def replaced(curves: Geodesic, members: np.ndarray, others: Geodesic) -> Geodesic:
     """The same batch with other curves for some members."""
-    count = len(curves)
-    order = np.arange(count)
-    order[members] = count + np.arange(len(members))
-    values: dict[str, Any] = {}
-    for field in fields(Geodesic):
-        one, two = getattr(curves, field.name), getattr(others, field.name)
-        if isinstance(one, np.ndarray):
-            values[field.name] = np.concatenate([one, two])[order]
-    first, second = curves.posterior, others.posterior
-    assert isinstance(first, PiecewisePosterior)
-    assert isinstance(second, PiecewisePosterior)
-    posterior = PiecewisePosterior.joined([first, second]).take(order)
-    return replace(curves, posterior=posterior, **values)
+    order = np.arange(len(curves))
+    order[members] = len(curves) + np.arange(len(members))
+    return joined_curves([curves, others])[order]
 
 
 def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:

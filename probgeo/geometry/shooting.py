@@ -1,6 +1,6 @@
 """Initial value problems of geometry: exponential maps and parallel transport."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -46,13 +46,17 @@ def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Moments, solver: S
 
 def initial(field: Field, data: list[Moments], t_span: tuple[float, float] = (0.0, 1.0)) -> Problem:
     """An initial value problem from rows that have been checked."""
-    values = np.stack([mean for mean, _ in data], axis=1)
-    spread = None
-    if any(cov is not None for _, cov in data):
-        zero = np.zeros((len(values), values.shape[2], values.shape[2]))
-        factors = [zero if cov is None else covariance_factor(cov) for _, cov in data]
-        spread = np.stack(factors, axis=1)
-    return Problem(field, *t_span, field.order, "initial", values, spread, (len(values),))
+    means, covs = zip(*data, strict=True)
+    return Problem(field, *t_span, field.order, "initial", np.stack(means, axis=1), factors_of(covs), (len(means[0]),))
+
+
+def factors_of(covs: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """Factors A (B, C, D, D) of C covariances A A' (B, D, D), zero in the place of None; None without any."""
+    known = [cov for cov in covs if cov is not None]
+    if not known:
+        return None
+    zero = np.zeros_like(known[0])
+    return np.stack([zero if cov is None else covariance_factor(cov) for cov in covs], axis=1)
 
 
 def _some(cov: np.ndarray | None, members: np.ndarray) -> np.ndarray | None:

@@ -4,7 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -336,7 +336,10 @@ class CurveWithParameters(Curve):
         return Gaussian.unchecked(self.parameter_mean, cov)
 
 
-def joined_curves(parts: Sequence[Curve]) -> Curve:
+C = TypeVar("C", bound=Curve)
+
+
+def joined_curves(parts: Sequence[C]) -> C:
     """Flat batches on one interval, one after the other."""
     if len(parts) == 1:
         return parts[0]
