@@ -47,7 +47,7 @@ class Neighbors:
     lost: int
 
 
-class Search:
+class NeighborSearch:
     """Distances from points X (n, D) to points Y (m, D), or among X itself without Y, as needed.
 
     Attributes
@@ -163,7 +163,7 @@ class Search:
 
 def nearest(manifold: "Manifold", X: np.ndarray, k: int, Y: np.ndarray | None, progress: bool | None) -> Neighbors:
     """The k nearest of Y (m, D) for each of X (n, D); without Y of the others in X."""
-    search = Search(manifold, X, Y, progress)
+    search = NeighborSearch(manifold, X, Y, progress)
     n, m = len(X), len(search.Y)
     at_a_time = members_at_a_time(8 * 8 * m)
     parts = [search.nearest(np.arange(first, min(first + at_a_time, n)), k) for first in range(0, n, at_a_time)]

@@ -18,7 +18,7 @@ from probgeo.geometry.starts import Landmarks, beside, detours, lines, polygon_l
 from probgeo.metrics import Metric
 from probgeo.ragged import offsets_of
 
-NAMES = ("line", "graph", "detour", "continuation", "guess")  # the fourth in older files only
+STARTS = ("line", "graph", "detour", "continuation", "guess")  # the fourth in older files only
 LINE, GRAPH, DETOUR, _, GUESS = range(5)
 
 

@@ -14,10 +14,10 @@ from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver
 from probgeo.ragged import in_chunks, members_at_a_time
 
-Moments = tuple[np.ndarray, np.ndarray | None]  # means (B, D) and covariances (B, D, D), if any
+Uncertain = tuple[np.ndarray, np.ndarray | None]  # means (B, D) and covariances (B, D, D), if any
 
 
-def shoot(metric: Metric, a: Moments, v: Moments, solver: Solver, progress: bool | None) -> Curve:
+def shoot(metric: Metric, a: Uncertain, v: Uncertain, solver: Solver, progress: bool | None) -> Curve:
     """Geodesics on [0, 1] from a (B, D) with velocities v (B, D), in one flat batch.
 
     Members that begin where there is no metric are flagged, and cost the others nothing.
@@ -33,7 +33,7 @@ def shoot(metric: Metric, a: Moments, v: Moments, solver: Solver, progress: bool
     return _in_chunks(work, a[0], progress, "exponential maps")
 
 
-def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Moments, solver: Solver) -> Curve:
+def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Uncertain, solver: Solver) -> Curve:
     """Vectors v (B, D), each carried along the curve of that number, in one flat batch."""
 
     def work(members: np.ndarray) -> Curve:
@@ -44,7 +44,7 @@ def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Moments, solver: S
     return _in_chunks(work, v[0], False, "transports")
 
 
-def initial(field: Field, data: list[Moments], t_span: tuple[float, float] = (0.0, 1.0)) -> Problem:
+def initial(field: Field, data: list[Uncertain], t_span: tuple[float, float] = (0.0, 1.0)) -> Problem:
     """An initial value problem from rows that have been checked."""
     means, covs = zip(*data, strict=True)
     return Problem(field, *t_span, field.order, "initial", np.stack(means, axis=1), factors_of(covs), (len(means[0]),))

@@ -20,7 +20,7 @@ class Shortest(Refined):
     """Curves from a to b, and how they were found, (members,) each.
 
     longer : whether a curve is longer than the straight line
-    start : kinds of starts, see `search.NAMES`
+    start : kinds of starts, see `search.STARTS`
     minima : how many distinct curves were met
     """
 

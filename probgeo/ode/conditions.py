@@ -20,7 +20,7 @@ from probgeo.functions.in_numpy import derivative_at_once
 from probgeo.functions.memory import memory_of
 from probgeo.gaussian import Gaussian, ScalarGaussian, root_and_flat
 
-NAMES = ("y", "dy", "d2y", "d3y")
+DERIVATIVES = ("y", "dy", "d2y", "d3y")
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,10 +180,10 @@ def condition(g: Callable, *, times: Sequence[float] | None = None, noise: Any =
 
 def as_factors(rows: Any, *given: Any) -> dict[int, np.ndarray]:
     """Factors of y and dy, as far as they are given: numbers, or matrices (rows, D)."""
-    factors = {m: as_float_array(NAMES[m], factor) for m, factor in enumerate(given) if factor is not None}
+    factors = {m: as_float_array(DERIVATIVES[m], factor) for m, factor in enumerate(given) if factor is not None}
     for m, factor in factors.items():
         if factor.ndim not in (0, 2) or (factor.ndim and rows not in ("R", len(factor))):
-            raise ValueError(f"{NAMES[m]} must be a number or a matrix ({rows}, D), got shape {factor.shape}")
+            raise ValueError(f"{DERIVATIVES[m]} must be a number or a matrix ({rows}, D), got shape {factor.shape}")
     return factors
 
 
@@ -191,7 +191,7 @@ def state_matrix(said: str, factors: dict[int, Any], order: int, D: int) -> np.n
     """Factors of derivatives (numbers, matrices (R, D) or lists of components) as one of states: (R, order, D)."""
     if max(factors) >= order:
         raise ValueError(
-            f"{said} gives {NAMES[max(factors)]}, but the ODE has order {order}: "
+            f"{said} gives {DERIVATIVES[max(factors)]}, but the ODE has order {order}: "
             f"its states are derivatives below the order {order}"
         )
     parts = {}
@@ -211,7 +211,7 @@ def state_matrix(said: str, factors: dict[int, Any], order: int, D: int) -> np.n
 
 
 def _named(kind: str, t: Any, parts: dict[int, Any]) -> str:
-    return f"{kind}({_as_time(t):g}, {', '.join(f'{NAMES[m]}=...' for m in parts)})"
+    return f"{kind}({_as_time(t):g}, {', '.join(f'{DERIVATIVES[m]}=...' for m in parts)})"
 
 
 def _of_components(value: dict[int, Any]) -> Gaussian:

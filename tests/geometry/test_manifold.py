@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probgeo import ConvergenceWarning, Gaussian, Geodesic, Manifold, metrics, solvers
-from probgeo.geometry.search import NAMES
+from probgeo.geometry.search import STARTS
 from tests.geometry.chains import random_metric
 
 
@@ -83,7 +83,7 @@ class TestGeodesic:
     def test_is_a_curve_that_knows_how_it_was_found(self, geodesic):
         assert isinstance(geodesic, Geodesic)
         assert geodesic.batch_shape == (4,)
-        assert set(geodesic.start) <= set(NAMES)
+        assert set(geodesic.start) <= set(STARTS)
         np.testing.assert_array_equal(geodesic.mean(0.0), POINTS[0])
         np.testing.assert_allclose(geodesic.mean(1.0), POINTS[1], atol=1e-14)
         np.testing.assert_allclose(geodesic.energy, geodesic.length.mean**2, rtol=1e-4)

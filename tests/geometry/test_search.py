@@ -5,7 +5,7 @@ import pytest
 
 from probgeo import Manifold, data, metrics
 from probgeo.geometry.arguments import find_definite
-from probgeo.geometry.search import EFFORTS, NAMES, Candidates, distinct, doubled, pick_distinct, search
+from probgeo.geometry.search import EFFORTS, STARTS, Candidates, distinct, doubled, pick_distinct, search
 from probgeo.geometry.starts import SEGMENTS, Landmarks, beside, detours, lines, polygon_lengths, shortest_ways
 from probgeo.metrics.arguments import far_apart
 from tests.geometry.chains import random_metric, random_tensors
@@ -143,7 +143,7 @@ class TestSearch:
         metric, (a, b) = random_metric(RNG, rho=5.0), RNG.normal(size=(2, 8, 2))
         geodesic = Manifold(metric, thoroughness=thoroughness).geodesic(a, b)
         assert geodesic.converged.all()
-        assert set(geodesic.start) <= set(NAMES)
+        assert set(geodesic.start) <= set(STARTS)
 
     def test_no_such_effort(self):
         with pytest.raises(ValueError, match="thoroughness must be one of"):

@@ -31,7 +31,7 @@ from probgeo.ragged import members_of
 DRAWS = 8
 
 
-class Collocation(NamedTuple):
+class RadauRule(NamedTuple):
     """Radau's points c (S,) with c_S = 1, and the integrals (S, S) of their Lagrange functions."""
 
     points: np.ndarray
@@ -42,7 +42,7 @@ class Collocation(NamedTuple):
 
 
 @cache
-def radau(points: int) -> Collocation:
+def radau(points: int) -> RadauRule:
     """Radau's rule on [0, 1], the right end included."""
     legendre = np.polynomial.legendre.Legendre
     polynomial = legendre.basis(points) - legendre.basis(points - 1)
@@ -53,7 +53,7 @@ def radau(points: int) -> Collocation:
     with_start = np.concatenate([[0.0], c])
     to_pieces = np.linalg.inv(with_start[:, None] ** np.arange(points + 1))
     few, k = (np.polynomial.legendre.leggauss(4)[0] + 1.0) / 2.0, np.arange(4)
-    return Collocation(c, integrals, to_pieces, few, c[:, None] ** k @ np.linalg.inv(few[:, None] ** k))
+    return RadauRule(c, integrals, to_pieces, few, c[:, None] ** k @ np.linalg.inv(few[:, None] ** k))
 
 
 @dataclass(frozen=True)

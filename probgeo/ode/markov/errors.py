@@ -24,7 +24,7 @@ from probgeo.ode.markov.linear import SINGULAR_FROM, Linearised, LinearStates
 # .96 to 1.16.
 DECAY = np.exp(-1.0)
 DOUBT = 0.1  # share of a change that its own defect may bring about
-STIFF = 2.0  # sum of h^(q-m) |J_m| from which on the local error needs the Jacobians
+STIFF_FROM = 2.0  # sum of h^(q-m) |J_m| from which on the local error needs the Jacobians
 # Sensitivity (1.2 for y'' without other forces), or condition number of what is left of a chain of states (below 100
 # for problems with other conditions and known solutions), from which on a problem may be singular.
 SUSPICIOUS = 1e3
@@ -107,7 +107,7 @@ def local_errors(curves: Splines, linear: Linearised, defects: np.ndarray) -> tu
     forcing, stiffness = np.empty((E, k, D)), np.empty(E)
     states = np.matmul(b.tested.reshape(-1, K), bends).reshape(E, q, k, k, D)
     loops.tested_forces(curves.scales, J, states, forcing, stiffness)
-    stiff = np.flatnonzero(stiffness > STIFF)
+    stiff = np.flatnonzero(stiffness > STIFF_FROM)
     if len(stiff):
         everywhere = np.matmul(b.value, J[stiff].reshape(len(stiff), k, -1)).reshape(-1, K, q, D, D)
         matrices = np.empty((len(stiff), K * D, K * D))

@@ -138,7 +138,7 @@ class ImplicitWalk(Walk):
         self.before = np.where(accepted, h, self.before)
 
     def pieces(self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
-        """Collocation polynomials (elements, S + 1, D); of second order, integrals of y'."""
+        """RadauRule polynomials (elements, S + 1, D); of second order, integrals of y'."""
         (curve,) = record
         pieces = np.matmul(radau(STAGES).to_pieces, curve)
         top = np.ascontiguousarray(pieces[:, :, -self.dimension :])
