@@ -56,7 +56,6 @@ class Space:
 
     @classmethod
     def load(cls, path: Path) -> "Space":
-        """What `save` has written."""
         check_there(path)
         try:
             found = storage.load(path)

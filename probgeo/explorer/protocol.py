@@ -57,7 +57,6 @@ def kinds(scene: Scene) -> dict[str, dict[str, Any]]:
 
 
 def parsed(text: Any, scene: Scene) -> dict[str, Any]:
-    """A message, parsed and checked."""
     if not isinstance(text, str):
         raise RefusedError(f"messages must be text, got {type(text).__name__}")
     if len(text) > longest(scene):

@@ -170,7 +170,6 @@ def as_base64(values: np.ndarray, kind: Any) -> str:
 
 
 def as_scene(X: Any, manifold: Any, colour: Any, decode: Callable | None, faces: Any, components: int | None) -> Scene:
-    """The arguments of `explore`, checked."""
     points = np.ascontiguousarray(as_points("X", X))
     if points.shape[1] < 2 or len(points) < 3:
         raise ValueError(f"X must hold at least 3 points of 2 dimensions, got {points.shape}")

@@ -127,8 +127,6 @@ def _compiler_options() -> Any:
 
 
 class JaxField(FunctionField):
-    """A right-hand side of one point."""
-
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
         super().__init__(f, order, dimension, args)
         self._form = (order, dimension, jax.tree.structure(args), self._real)

@@ -91,8 +91,6 @@ def _to_numpy(out: torch.Tensor) -> np.ndarray:
 
 
 class TorchField(FunctionField):
-    """A right-hand side of rows."""
-
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
         super().__init__(f, order, dimension, args)
         self._tensors = ThroughTensors(f)

@@ -84,7 +84,6 @@ class Chains:
 
     @classmethod
     def joined(cls, parts: Sequence["Chains"]) -> "Chains":
-        """Those of several batches one after the other."""
         if len(parts) == 1:
             return parts[0]
         offsets, nodes, t = joined([(part.offsets, part.nodes, part.t) for part in parts])

@@ -75,7 +75,6 @@ class Logs:
         return replace(self, vectors=vectors, length=np.sqrt(np.maximum(squares, 0.0)))
 
     def take(self, members: np.ndarray) -> "Logs":
-        """Those of some points."""
         values: dict[str, Any] = {}
         for field in fields(Logs):
             value = getattr(self, field.name)

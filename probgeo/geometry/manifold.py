@@ -525,7 +525,6 @@ class Manifold:
 
     @cached_property
     def known_landmarks(self) -> Landmarks:
-        """Those of the metric, and the user's."""
         return Landmarks.chosen(self.metric, self.landmarks)
 
     def _between(

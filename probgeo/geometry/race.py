@@ -97,7 +97,6 @@ class Race:
 
     @property
     def state(self) -> np.ndarray:
-        """What has become of the new polygons."""
         return self.all[self.slots]
 
     def lost(

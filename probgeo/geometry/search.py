@@ -86,7 +86,6 @@ class Candidates:
     steps: np.ndarray
 
     def take(self, runs: np.ndarray) -> "Candidates":
-        """Some of them."""
         return Candidates(*(values[runs] for values in vars(self).values()))
 
     def joined(self, other: "Candidates") -> "Candidates":

@@ -45,7 +45,6 @@ def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Uncertain, solver:
 
 
 def initial(field: Field, data: list[Uncertain], t_span: tuple[float, float] = (0.0, 1.0)) -> Problem:
-    """An initial value problem from rows that have been checked."""
     means, covs = zip(*data, strict=True)
     return Problem(field, *t_span, field.order, "initial", np.stack(means, axis=1), factors_of(covs), (len(means[0]),))
 

@@ -221,7 +221,6 @@ class Work:
         return self.answers
 
     def _start(self, numbers: np.ndarray, attempt: int) -> None:
-        """First curves of some members."""
         elements = self.first_elements[attempt]
         if self.samples is not None and attempt == 0:
             elements = int(np.clip(self.samples.shape[1] - 1, elements, 16))

@@ -172,7 +172,6 @@ class Splines:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Nodes of every member."""
         return np.diff(self.offsets)
 
     @cached_property

@@ -33,7 +33,6 @@ class ImplicitTableau(NamedTuple):
 
 @cache
 def implicit_tableau() -> ImplicitTableau:
-    """The coefficients."""
     rule = radau(STAGES)
     inverse = np.linalg.inv(rule.integrals)
     eigenvalues = np.linalg.eigvals(inverse)

@@ -202,7 +202,6 @@ class Iteration:
         self._relinearise(self.chosen)
 
     def run(self, iterations: int) -> Iterator[Settled]:
-        """Settled members as they come."""
         stuck = ~np.isfinite(self.length)
         if stuck.any():
             yield self._settled(stuck, NOT_FINITE)
@@ -291,7 +290,6 @@ class Iteration:
         self.length = np.where(which, length, self.length)
 
     def _relinearise(self, members: np.ndarray) -> None:
-        """New equations, and steps, where some members are."""
         everyone = is_everyone(members, len(self.chosen))
         curves, equations = self.curves.take(members), self.equations
         if not everyone:
