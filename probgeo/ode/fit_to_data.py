@@ -73,7 +73,7 @@ def _seen(problem: Problem | ConditionedProblem, curve: Curve, xi: np.ndarray, d
     out = _Seen(np.full(B, np.nan), np.zeros(B), np.zeros((B, R, R)), np.zeros((B, R)))
     for m in range(B):
         own = curve.posterior.take(np.array([m]))
-        seen, moves, error = _along(own, data)
+        seen, moves, error = _predicted(own, data)
         missed = x[m] - seen
         total = data.noise + error
         if not (np.isfinite(missed).all() and np.isfinite(moves).all() and np.isfinite(total).all()):
@@ -88,7 +88,7 @@ def _seen(problem: Problem | ConditionedProblem, curve: Curve, xi: np.ndarray, d
     return out
 
 
-def _along(posterior: Posterior, data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _predicted(posterior: Posterior, data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What one curve predicts for the data (N,), how that moves with xi (N, R), its numerical covariance (N, N)."""
     t, U, D = data.times, len(data.times), posterior.dimension
     first, second = (y.ravel() for y in np.meshgrid(t, t, indexing="ij"))
