@@ -23,7 +23,7 @@ from sklearn.datasets import make_blobs, make_moons
 
 from probgeo import Manifold, cluster, metrics
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import complete, lengths
+from probgeo.cluster.workers import complete, distances_between
 
 PAGE = Path(__file__).parent / "results" / "cluster.md"
 X, _ = make_moons(1000, noise=0.1, random_state=0)
@@ -50,7 +50,7 @@ dask.config.set({"distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1}})
 def timed(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
     """Distances, with the seconds that each took, by the clock and of the processor."""
     clock, processor = time.perf_counter(), time.thread_time()
-    found = lengths(manifold, a, b)
+    found = distances_between(manifold, a, b)
     spent = (time.perf_counter() - clock) / len(a), (time.thread_time() - processor) / len(a)
     return found | {"clock": np.full(len(a), spent[0]), "processor": np.full(len(a), spent[1])}
 

@@ -18,7 +18,7 @@ def is_traced(*values: Any) -> bool:
 
 
 def page(name: str) -> str:
-    """Where the documentation says more."""
+    """The address of a page of the documentation."""
     return f"the page {name!r} of the documentation"
 
 

@@ -44,7 +44,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
     options = {name: getattr(arguments, name) for name in ("quick", "seed", "again", "jobs")}
     records = paper.reproduce(arguments.figures, arguments.out, **options)
-    # the folder may hold failures of other days, of figures that nobody asked for now
+    # the folder may hold failures of earlier runs, of figures not asked for now
     asked = arguments.figures or records
     failed = {name: record["error"] for name, record in records.items() if name in asked and "error" in record}
     for name, error in failed.items():

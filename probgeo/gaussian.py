@@ -67,7 +67,7 @@ class Gaussian:
     mean : array (..., D)
     cov : array (..., D, D), optional
         Symmetric positive semi-definite; it may be singular. Without it the value is certain. An
-        infinite variance is that of a number of which only a first guess is known: data tell it.
+        infinite variance marks a number of which only a first guess is known, to be learned from data.
 
     Examples
     --------

@@ -188,8 +188,8 @@ def metric(
 ) -> "Axes":
     """Draw a metric in the plane: how it magnifies areas, and its unit balls.
 
-    The darker the background, the larger sqrt(det M), the longer the ways there. Each ellipse is what is within the
-    same small distance of its centre.
+    The darker the background, the larger sqrt(det M), and the longer the paths there. Each ellipse holds the points
+    within the same small distance of its centre.
 
     Parameters
     ----------
@@ -316,7 +316,6 @@ VIEWS = {  # what is to the right, and what is towards the viewer
 
 
 def _plane(dimension: int, ax: "Axes | None", data: Any) -> "Axes":
-    """Axes for what is in the plane, with the data if there are any."""
     if dimension != 2:
         raise ValueError(f"only what is in the plane can be drawn like this, got D = {dimension}")
     ax = _axes(ax, ("$x_1$", "$x_2$"))
@@ -365,7 +364,6 @@ def _shown(dimension: int, component: int | None) -> tuple[int, ...]:
 
 
 def _axes(ax: "Axes | None", labels: tuple[str, str]) -> "Axes":
-    """The axes given, or those of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt  # slow to import, and not needed if axes are given

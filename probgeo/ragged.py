@@ -1,7 +1,7 @@
 """Curves of different lengths in flat arrays, and work spread over them.
 
 The rows of all members of a batch stand one after the other; member m has the rows
-`offsets[m] : offsets[m + 1]`. There is no padding, so that nobody pays for the longest curve.
+`offsets[m] : offsets[m + 1]`. There is no padding: no curve pays for the longest one.
 
 `in_chunks` is the one place that divides work: to bound memory, to use all cores (compiled loops release the GIL) or
 the machines that joblib knows of, and to show progress.
@@ -35,7 +35,7 @@ WORTH_DIVIDING = 8.0
 
 
 def offsets_of(counts: Any) -> np.ndarray:
-    """Offsets (members + 1,) of members with so many rows each.
+    """Offsets (members + 1,) of members with these numbers of rows.
 
     >>> offsets_of([2, 3]).tolist()
     [0, 2, 5]
@@ -243,7 +243,7 @@ blas_on_one_thread = _BlasOnOneThread()
 
 @contextmanager
 def jobs(n_jobs: int | None) -> Iterator[None]:
-    """Within, work is divided among so many workers, in joblib's meaning; None changes nothing."""
+    """Within, work is divided among `n_jobs` workers, as joblib counts them; None changes nothing."""
     if n_jobs is not None:
         whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
         if not whole or n_jobs == 0:
@@ -253,7 +253,7 @@ def jobs(n_jobs: int | None) -> Iterator[None]:
 
 
 def undivided() -> AbstractContextManager[None]:
-    """Within, nothing is divided among workers, and into chunks only to bound the memory."""
+    """Within, work is not divided among workers, and into chunks only to bound the memory."""
     return _set(_inside, True)
 
 

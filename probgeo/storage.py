@@ -36,8 +36,8 @@ def save(result: Any, path: str | Path) -> Path:
     result : Curve, Geodesic, Gaussian, Manifold, metric, solver or estimator
         Or a list, tuple or dict of such things.
     path : str or Path
-        `.npz` is added if there is no such ending. The file is there when all of it is written: whoever is interrupted
-        keeps the one that was there before.
+        `.npz` is added if there is no such ending. The file appears once all of it is written: after an interruption an
+        older one is still there.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def _as_path(path: Any) -> Path:
 
 def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
     """Description and arrays in a file. Reading all of it compares all checksums."""
-    with path.open("rb") as file:  # an OSError of its own, if that is not possible
+    with path.open("rb") as file:  # raises its own OSError
         start = file.read(8)
     foreign = f"{path} was not written by probgeo.save: "
     if not start.startswith(b"PK"):
@@ -117,7 +117,7 @@ def _read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         structure = json.loads(str(arrays.pop(STRUCTURE))) if STRUCTURE in arrays else None
-    except Exception as error:  # NumPy and JSON may say anything to files that are not as they were written
+    except Exception as error:  # NumPy and JSON raise all kinds of errors for altered files
         if "pickle" in str(error):
             raise ValueError(f"{foreign}it has pickled objects, which are not opened") from error
         raise ValueError(f"{path} is damaged: {error}") from error

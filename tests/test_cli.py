@@ -20,7 +20,7 @@ from probgeo.cli import main
 from probgeo.commands import figures, fitting
 from probgeo.commands.figures import draw_fit, draw_geodesic
 from probgeo.commands.fitting import fit_summary, heard, plus_minus, sampled
-from probgeo.commands.learned import Space, preferred_components
+from probgeo.commands.learned import Space
 from probgeo.commands.tables import Table, read_table
 from probgeo.stats import PrincipalGeodesics
 
@@ -530,15 +530,6 @@ def test_digits_below_a_billionth_of_the_scale_mean_nothing():
     assert plus_minus(1e-20, 3e-28, scale=2.0) == "0 +- below 2e-09"
     assert plus_minus(9.1326e-9, 1e-12, scale=4.6) == "9e-09 +- below 5e-09"
     assert plus_minus(9.1326e-9, 1e-12) == "0.000000009133 +- 1.0e-12"
-
-
-def test_as_many_gaussians_as_there_are():
-    """Far from each other, so that BIC leaves no doubt."""
-    rng = np.random.default_rng(0)
-    for count in (1, 3, 5):
-        centres = 20.0 * np.arange(count)[:, None] * [1.0, 0.5]
-        points = (centres[:, None] + rng.normal(size=(count, 60, 2))).reshape(-1, 2)
-        assert preferred_components(points, 0) == count
 
 
 def test_a_sample_is_drawn_once():

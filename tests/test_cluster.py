@@ -132,13 +132,13 @@ class TestAlone:
 
     def test_shares_are_gathered(self, tmp_path, undisturbed):
         job = Job.of(MANIFOLD, X, chunk=CHUNK)
-        from probgeo.cluster.run import complete, lengths
+        from probgeo.cluster.workers import complete, distances_between
 
         for i in (3, 1):
-            complete(job, tmp_path, MANIFOLD, lengths, share=(i, 3))
+            complete(job, tmp_path, MANIFOLD, distances_between, share=(i, 3))
         with pytest.raises(ValueError, match=r"9 of 26 shards are missing .* shard-000001.npz"):
             cluster.gather(tmp_path)
-        complete(job, tmp_path, MANIFOLD, lengths, share=(2, 3))
+        complete(job, tmp_path, MANIFOLD, distances_between, share=(2, 3))
         same(cluster.gather(tmp_path).values(), undisturbed)
 
     def test_of_an_ensemble_has_the_spread_of_its_members(self, tmp_path):

@@ -2,6 +2,6 @@
 
 from probgeo.cluster.cost import Cost, estimate
 from probgeo.cluster.job import gather
-from probgeo.cluster.run import distance_matrix, map_pairs
+from probgeo.cluster.workers import Distances, distance_matrix, map_pairs
 
-__all__ = ["Cost", "distance_matrix", "estimate", "gather", "map_pairs"]
+__all__ = ["Cost", "Distances", "distance_matrix", "estimate", "gather", "map_pairs"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import Assignment, lengths
+from probgeo.cluster.workers import Assignment, distances_between
 from probgeo.geometry import Manifold
 
 
@@ -36,7 +36,7 @@ class Cost:
     bytes: int
 
     def seconds(self, cores: int = 1) -> float:
-        """Estimated time on so many cores; a chunk uses one core."""
+        """Estimated time on this many cores; a chunk uses one core."""
         rounds = -(-self.pairs // self.chunk) / cores
         return self.each * self.chunk * max(1.0, rounds)
 
@@ -44,8 +44,8 @@ class Cost:
 def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = None, limit: float = 20.0) -> Cost:
     """What `distance_matrix` would cost for the same arguments.
 
-    Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least. Time is that of the
-    processor, so that others who work on the machine hardly matter.
+    Up to eight parts of 256 pairs are solved, as many as `limit` seconds allow but two at least. It is CPU time that
+    counts, so that other load on the machine hardly matters.
 
     Examples
     --------
@@ -56,8 +56,8 @@ def estimate(manifold: Manifold, X: Any, Y: Any = None, *, chunk: int | None = N
     """
     job = Job.of(manifold, X, Y, chunk=chunk)
     parts = replace(job, chunk=min(256, job.count))
-    assignment = Assignment(parts, manifold, lengths)
-    lengths(manifold, *(points[:2] for points in parts.ends(0)))  # loads what is compiled
+    assignment = Assignment(parts, manifold, distances_between)
+    distances_between(manifold, *(points[:2] for points in parts.ends(0)))  # loads what is compiled
     began, each, good = time.monotonic(), [], []
     for number in range(min(8, parts.chunks)):
         start = time.process_time()

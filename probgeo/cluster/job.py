@@ -23,7 +23,7 @@ from probgeo import __version__, storage
 from probgeo._checks import as_whole_number
 from probgeo.geometry import Manifold
 from probgeo.geometry.arguments import check_dimensions
-from probgeo.metrics.inputs import as_points
+from probgeo.metrics.arguments import as_points
 
 RECORD = "job.npz"
 MEASURED = ("tensors", "landmarks")  # of which machines may differ in the last digits
@@ -39,7 +39,7 @@ class Job:
     chunk : pairs of a shard
     what : name of what is computed
     settings : version and tolerances
-    tensors, landmarks : the metric at some of the points, and the landmarks: those of another manifold differ
+    tensors, landmarks : the metric at some of the points, and the landmarks, which tell one manifold from another
     """
 
     X: np.ndarray
@@ -85,13 +85,11 @@ class Job:
 
     @property
     def count(self) -> int:
-        """How many pairs there are."""
         n = len(self.X)
         return n * (n - 1) // 2 if self.Y is None else int(np.prod(self.shape))
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
         return -(-self.count // self.chunk)
 
     @cached_property
@@ -155,7 +153,6 @@ class Job:
 
     @classmethod
     def read(cls, folder: Path) -> "Job":
-        """The job in a folder."""
         path = folder / RECORD
         if not path.exists():
             raise ValueError(f"{folder} has no {RECORD}: no job was begun there")
@@ -165,15 +162,12 @@ class Job:
         return found
 
     def shard(self, folder: Path, number: int) -> Path:
-        """The file of a chunk."""
         return folder / f"shard-{number:06d}.npz"
 
     def done(self, folder: Path) -> list[int]:
-        """The chunks that already have shards."""
         return [number for number in range(self.chunks) if self.shard(folder, number).exists()]
 
     def write(self, folder: Path, number: int, values: Values) -> None:
-        """Write the shard of a chunk."""
         path = self.shard(folder, number)
         try:
             storage.save({"job": self.name, "chunk": number, "values": values}, path)

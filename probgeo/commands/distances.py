@@ -9,7 +9,7 @@ from probgeo import storage
 from probgeo._repr import duration
 from probgeo.cluster import Cost, estimate, gather
 from probgeo.cluster.job import Job
-from probgeo.cluster.run import complete, lengths
+from probgeo.cluster.workers import complete, distances_between
 from probgeo.commands.learned import Space
 from probgeo.commands.tables import InputError, Table, check_there, read_table
 from probgeo.geometry import Manifold
@@ -30,7 +30,7 @@ def answer(arguments: argparse.Namespace, bar: bool) -> list[str]:
         if arguments.estimate:
             return cost_lines(estimate(manifold, X, chunk=arguments.chunk), cores=who_works()[0])
         job, out = Job.of(manifold, X, chunk=arguments.chunk), Path(arguments.out)
-        complete(job, out, manifold, lengths, progress=bar, share=arguments.shard or (1, 1))
+        complete(job, out, manifold, distances_between, progress=bar, share=arguments.shard or (1, 1))
     if arguments.shard is None:
         return gathered_lines(out)
     i, n = arguments.shard
@@ -42,7 +42,7 @@ def space_of(path: Path, table: Table) -> tuple[Manifold, np.ndarray]:
     """The manifold in a file, of `fit` or of `probgeo.save`, and the points of a table on it."""
     check_there(path)
     found = storage.load(path)
-    if isinstance(found, Space):  # which was learned from columns that vary
+    if isinstance(found, Space):  # learned without constant columns
         return Manifold(found.metric), found.coordinates(table.without_constants()).values
     if isinstance(found, Metric):
         found = Manifold(found)

@@ -14,7 +14,6 @@ from probgeo.explorer.scene import Scene
 
 
 def scene_of(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Scene:
-    """The scene that was asked for."""
     if arguments.example is not None:
         for name in ("colour", "header", "components", "rho", "dimensions"):
             if getattr(arguments, name) is not None:

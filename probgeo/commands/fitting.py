@@ -136,7 +136,6 @@ def save_geodesic(folder: Path, curve: Geodesic, columns: tuple[str, ...]) -> No
 
 
 def sample_note(count: int, used: int, seed: int) -> list[str]:
-    """A note if not all points were used."""
     if used == count:
         return []
     return [f"learned from {used} of {count} points, drawn with seed {seed}; --sample all uses all"]

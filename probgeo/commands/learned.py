@@ -9,7 +9,7 @@ import numpy as np
 from probgeo import storage
 from probgeo.commands.tables import InputError, Table, check_there
 from probgeo.metrics import LocalMetrics, from_mixture
-from probgeo.ragged import blas_on_one_thread
+from probgeo.metrics.learners import preferred_components
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ class Space:
 
     @classmethod
     def load(cls, path: Path) -> "Space":
-        """What `save` has written."""
         check_there(path)
         try:
             found = storage.load(path)
@@ -83,28 +82,6 @@ class Space:
             return table
         names = tuple(f"pc{d + 1}" for d in range(self.dimension))
         return Table((table.values - self.origin) @ self.basis.T, names)
-
-
-def preferred_components(X: np.ndarray, seed: int) -> int:
-    """How many Gaussians, of 1 to 40, have the least BIC for X (P, D), each with more points than dimensions.
-
-    Counts are compared until three in a row are worse: on a spiral 7 are worse than 5, and 20 best. 2000 points will
-    do: 40 Gaussians in the plane have 239 parameters.
-    """
-    from sklearn.mixture import GaussianMixture
-
-    if len(X) > 2000:
-        X = np.random.default_rng(seed).choice(X, 2000, replace=False)
-    X = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean())
-    most = max(1, len(np.unique(X, axis=0)) // (X.shape[1] + 1))
-    tried: dict[int, float] = {}
-    with warnings.catch_warnings(), blas_on_one_thread:
-        warnings.simplefilter("ignore")  # EM that has not converged is compared as it is
-        for count in (k for k in (1, 2, 3, 5, 7, 10, 14, 20, 28, 40) if k <= most):
-            tried[count] = GaussianMixture(count, reg_covar=1e-3, random_state=seed).fit(X).bic(X)
-            if min(list(tried.values())[-3:]) > min(tried.values()):
-                break
-    return min(tried, key=tried.__getitem__)
 
 
 def _check_count(X: np.ndarray, components: int | None) -> None:

@@ -8,7 +8,6 @@ import probgeo
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands and their options."""
     command_line = argparse.ArgumentParser(
         prog="probgeo",
         description="Statistics on learned Riemannian manifolds, with error bars.",

@@ -25,11 +25,9 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def take(self, rows: np.ndarray) -> "Table":
-        """Some of the points."""
         return replace(self, values=self.values[rows])
 
     def only(self, columns: np.ndarray) -> "Table":
-        """Some of the columns."""
         return Table(self.values[:, columns], tuple(self.columns[k] for k in columns), self.notes)
 
     def without_constants(self) -> "Table":
@@ -69,7 +67,6 @@ def read_table(path: str | Path, header: bool | None = None) -> Table:
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """A .csv file with a header."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)

@@ -41,7 +41,7 @@ class Explorer:
             access_log=False,
             ws=WebSocketsSansIOProtocol,
             ws_per_message_deflate=False,  # it never leaves the machine
-            ws_max_size=4 * longest(scene),  # bytes of as many characters
+            ws_max_size=4 * longest(scene),  # in bytes
             lifespan="off",
             timeout_graceful_shutdown=1,
         )

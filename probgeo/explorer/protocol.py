@@ -57,13 +57,12 @@ def kinds(scene: Scene) -> dict[str, dict[str, Any]]:
 
 
 def parsed(text: Any, scene: Scene) -> dict[str, Any]:
-    """A message, parsed and checked."""
     if not isinstance(text, str):
         raise RefusedError(f"messages must be text, got {type(text).__name__}")
     if len(text) > longest(scene):
         raise RefusedError(f"messages must have at most {longest(scene)} characters, got {len(text)}")
     try:
-        message = json.loads(text)  # NaN and infinity are within no bounds
+        message = json.loads(text)  # NaN and infinity fail every check of bounds
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"messages must be JSON: {error}") from None
     if not isinstance(message, dict):

@@ -13,7 +13,8 @@ from scipy.special import softmax
 from probgeo._checks import as_float_array, as_whole_number
 from probgeo.geometry import Manifold
 from probgeo.metrics import Metric, as_metric, from_mixture
-from probgeo.metrics.inputs import as_points
+from probgeo.metrics.arguments import as_points
+from probgeo.metrics.learners import preferred_components
 
 PLANES = ("coordinates", "principal")
 
@@ -169,9 +170,6 @@ def as_base64(values: np.ndarray, kind: Any) -> str:
 
 
 def as_scene(X: Any, manifold: Any, colour: Any, decode: Callable | None, faces: Any, components: int | None) -> Scene:
-    """The arguments of `explore`, checked."""
-    from probgeo.commands.learned import preferred_components
-
     points = np.ascontiguousarray(as_points("X", X))
     if points.shape[1] < 2 or len(points) < 3:
         raise ValueError(f"X must hold at least 3 points of 2 dimensions, got {points.shape}")

@@ -27,7 +27,7 @@ BUSY_WITH = {
     **dict.fromkeys(("metric", "fan", "look"), "scenery"),
     **dict.fromkeys(("learn", "mean"), "long"),  # the others: "live"
 }
-MOST_TABS, MOST_ERRORS = 8, 100  # at a time, and refused messages of one of them: no page of ours makes that many
+MOST_TABS, MOST_ERRORS = 8, 100  # at a time, and refused messages of one tab: our page never makes as many
 
 
 class Application:

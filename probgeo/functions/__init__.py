@@ -7,7 +7,7 @@ PyTorch, or a compiled field of the library's own.
 
 from probgeo.functions.detect import as_field, as_row_function
 from probgeo.functions.field import Field
-from probgeo.functions.rows import RowFunction
+from probgeo.functions.row_function import RowFunction
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
 __all__ = ["Field", "JaxFunction", "NumpyFunction", "RowFunction", "TorchFunction", "as_field", "as_row_function"]

@@ -20,7 +20,7 @@ class Composed:
 
 
 class NotInNumpyError(TypeError):
-    """Of what differences cannot do well enough."""
+    """What was asked for is beyond the accuracy of finite differences."""
 
 
 @dataclass(frozen=True)

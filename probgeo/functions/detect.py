@@ -19,8 +19,8 @@ from probgeo._checks import page
 from probgeo.functions.composed import NotInNumpyError
 from probgeo.functions.field import Field
 from probgeo.functions.memory import memory_of
-from probgeo.functions.rows import Form, RowFunction
-from probgeo.functions.trees import as_parameter, leaves_of, rebuilt, row_by_row
+from probgeo.functions.parameters import as_parameter, leaves_of, rebuilt, row_by_row
+from probgeo.functions.row_function import Form, RowFunction
 from probgeo.functions.wrappers import JaxFunction, NumpyFunction, TorchFunction
 
 DOUBLE, SINGLE = 2.0**-52, 2.0**-23  # spacings of the numbers next to one
@@ -43,8 +43,8 @@ def as_field(f: Any, order: int, dimension: int, args: Any = None, batch_shape: 
     Parameters
     ----------
     f : Field, JaxFunction, NumpyFunction, TorchFunction, torch.nn.Module or function
-        f(t, y) if `order` is 1, f(t, y, dy) if it is 2, with `args` last if they are given. Of a plain function it is
-        found out how it is written: for one point with jax.numpy, else for rows with NumPy or torch.
+        f(t, y) if `order` is 1, f(t, y, dy) if it is 2, with `args` last if they are given. How a plain function is
+        written is found out: for one point with jax.numpy, else for rows with NumPy or torch.
     order : 1 or 2
     dimension : int
         D, the size of y.
@@ -186,7 +186,7 @@ def _tried(f: Any, call: _Call) -> _Found:
             except Exception as error:  # noqa: BLE001 (in the wrong framework anything may be raised)
                 errors[kind] = error
         if len(kinds) > 1 and len(call.shapes) == 1 and call.expected is not None:
-            for kind in ("numpy", "torch"):  # of a map that they may know at one point
+            for kind in ("numpy", "torch"):  # which may be written for one point
                 with suppress(Exception):
                     point = np.full(call.shapes[0], 0.5)
                     value = f(point if kind == "numpy" else sys.modules["torch"].from_numpy(point))
@@ -200,7 +200,7 @@ class TracedClosureError(TypeError):
 
 
 class ChangingError(ValueError):
-    """A function does not return the same for the same, or not row by row."""
+    """A function gives different answers for the same arguments, or its rows depend on each other."""
 
 
 class WrongShapeError(ValueError):
@@ -262,12 +262,12 @@ def _try_numpy(f: Callable, call: _Call) -> tuple[tuple[int, ...], float]:
 
 
 def _try_torch(f: Any, call: _Call) -> tuple[tuple[int, ...], float]:
-    from probgeo.functions.in_torch import Rows, in_single_precision
+    from probgeo.functions.in_torch import ThroughTensors, in_single_precision
 
     modules = f.modules() if hasattr(f, "modules") else ()
     advice = " It is in training mode: call its eval() first." if any(part.training for part in modules) else ""
     try:
-        return _try_rows(Rows(f).once, call, advice)
+        return _try_rows(ThroughTensors(f).once, call, advice)
     except ChangingError:
         raise
     except Exception as error:
@@ -275,7 +275,7 @@ def _try_torch(f: Any, call: _Call) -> tuple[tuple[int, ...], float]:
             raise ChangingError(f"{call.signature} could not be called: {error}.{advice}") from error
         if "dtype" not in str(error) and "Double" not in str(error):
             raise
-    return _try_rows(Rows(in_single_precision(f)).once, call, advice)
+    return _try_rows(ThroughTensors(in_single_precision(f)).once, call, advice)
 
 
 def _try_rows(evaluate: Callable, call: _Call, advice: str = "") -> tuple[tuple[int, ...], float]:

@@ -8,14 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from probgeo.functions.trees import is_real, leaves_of
+from probgeo.functions.parameters import is_real, leaves_of
 
 
 class Field(ABC):
     """y^(order) = f(t, y, ...) at many rows (t, state, member).
 
     A row is a time, a state (y) or (y, dy) and the number of the member it belongs to, which may
-    have parameters of its own. A subclass of one's own goes wherever a right-hand side does.
+    have parameters of its own. Your own subclass can be used wherever a right-hand side can.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Field(ABC):
     def values_and_jacobians(
         self, t: np.ndarray, state: np.ndarray, member: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Both."""
+        """`values` and `jacobians` of the same rows."""
         return self.values(t, state, member), self.jacobians(t, state, member)
 
     def stages(

@@ -17,8 +17,8 @@ import numpy as np
 from probgeo.functions import formulas
 from probgeo.functions.field import FunctionField
 from probgeo.functions.memory import Memory, memory_of
-from probgeo.functions.rows import AT_ONCE, Form, RowFunction, in_blocks
-from probgeo.functions.trees import leaves_of, rebuilt
+from probgeo.functions.parameters import leaves_of, rebuilt
+from probgeo.functions.row_function import AT_ONCE, Form, RowFunction, in_blocks
 
 
 def double_precision() -> AbstractContextManager:
@@ -127,8 +127,6 @@ def _compiler_options() -> Any:
 
 
 class JaxField(FunctionField):
-    """A right-hand side of one point."""
-
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
         super().__init__(f, order, dimension, args)
         self._form = (order, dimension, jax.tree.structure(args), self._real)
@@ -225,7 +223,7 @@ class JaxRowFunction(RowFunction):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        memory = memory_of(self.f)  # what follows f may be one of many: programs of that are not kept with f
+        memory = memory_of(self.f)  # many functions may follow f: their programs are not kept with f
         self._memory = memory if self.after is None else Memory(memory.function, [])
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:

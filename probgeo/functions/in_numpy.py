@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from probgeo.functions.field import FunctionField
-from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
-from probgeo.functions.trees import rebuilt
+from probgeo.functions.parameters import rebuilt
+from probgeo.functions.row_function import AT_ONCE, RowFunction, in_blocks
 
 EPSILON = float(np.finfo(float).eps)
 
@@ -104,31 +104,31 @@ def _second(f: Callable, x: np.ndarray) -> np.ndarray:
     return 0.5 * (H + H.swapaxes(1, 2))
 
 
-def times(A: np.ndarray, v: np.ndarray) -> np.ndarray:
+def matvec(A: np.ndarray, v: np.ndarray) -> np.ndarray:
     """A v (n, I) for rows of A (n, I, J) and v (n, J)."""
     return np.einsum("nij,nj->ni", A, v)
 
 
 def _metric_energy(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return 0.5 * np.sum(v * times(f(x), v), axis=1)
+    return 0.5 * np.sum(v * matvec(f(x), v), axis=1)
 
 
 def _metric_slopes(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """dL/dx, and the derivatives of M v by x."""
-    slopes = derivative(lambda y: times(f(y), v), x)
-    return 0.5 * times(slopes.swapaxes(1, 2), v), slopes
+    slopes = derivative(lambda y: matvec(f(y), v), x)
+    return 0.5 * matvec(slopes.swapaxes(1, 2), v), slopes
 
 
 def _metric_terms(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
     by_x, slopes = _metric_slopes(f, x, v)
     M = f(x)
-    by_v, xx = times(M, v), _second(lambda y: _metric_energy(f, y, v), x)
+    by_v, xx = matvec(M, v), _second(lambda y: _metric_energy(f, y, v), x)
     return 0.5 * np.sum(v * by_v, axis=1), by_x, by_v, xx, slopes.swapaxes(1, 2).copy(), M
 
 
 def _metric_force(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
     by_x, slopes = _metric_slopes(f, x, v)
-    return by_x - times(slopes, v), f(x)
+    return by_x - matvec(slopes, v), f(x)
 
 
 def _decoder_jacobian(f: Callable, x: np.ndarray, order: int = 1) -> np.ndarray:
@@ -142,14 +142,14 @@ def _decoder_tensor(f: Callable, x: np.ndarray) -> np.ndarray:
 
 
 def _decoder_energy(f: Callable, x: np.ndarray, v: np.ndarray) -> np.ndarray:
-    return 0.5 * np.sum(times(_decoder_jacobian(f, x), v) ** 2, axis=1)
+    return 0.5 * np.sum(matvec(_decoder_jacobian(f, x), v) ** 2, axis=1)
 
 
 def _decoder_terms(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
     J = _decoder_jacobian(f, x)
-    B = derivative(lambda y: times(_decoder_jacobian(f, y, order=2), v), x, order=2)
-    Jt, Bt, Jv = J.swapaxes(1, 2), B.swapaxes(1, 2), times(J, v)
-    return 0.5 * np.sum(Jv**2, axis=1), times(Bt, Jv), times(Jt, Jv), Bt @ B, Bt @ J, Jt @ J
+    B = derivative(lambda y: matvec(_decoder_jacobian(f, y, order=2), v), x, order=2)
+    Jt, Bt, Jv = J.swapaxes(1, 2), B.swapaxes(1, 2), matvec(J, v)
+    return 0.5 * np.sum(Jv**2, axis=1), matvec(Bt, Jv), matvec(Jt, Jv), Bt @ B, Bt @ J, Jt @ J
 
 
 def _decoder_products(f: Callable, x: np.ndarray) -> tuple:
@@ -165,7 +165,7 @@ def _decoder_force(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple:
     h = (EPSILON**0.25 * size)[:, None]
     J, n = _decoder_jacobian(f, x), len(x)
     bend = (f(x + h * v) - 2.0 * f(x) + f(x - h * v)).reshape(n, J.shape[1]) / h**2
-    return -times(J.swapaxes(1, 2), bend), J.swapaxes(1, 2) @ J
+    return -matvec(J.swapaxes(1, 2), bend), J.swapaxes(1, 2) @ J
 
 
 def _force_jacobian(force: Callable, lost: int) -> Callable:
@@ -174,7 +174,7 @@ def _force_jacobian(force: Callable, lost: int) -> Callable:
     def jacobian(f: Callable, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> tuple:
         def excess(y: np.ndarray, w: np.ndarray) -> np.ndarray:
             F, M = force(f, y, w)
-            return F - times(M, a)
+            return F - matvec(M, a)
 
         by_x = derivative(lambda y: excess(y, v), x, order=lost + 1)
         return by_x, derivative(lambda w: excess(x, w), v, order=lost + 1)
@@ -188,7 +188,7 @@ OF_ROWS: dict[str, Callable[..., tuple]] = {
     "scalar terms": lambda f, x: (f(x), derivative(f, x), _second(f, x)),
     "metric tensor": lambda f, x: (f(x),),
     "metric energy": lambda f, x, v: (_metric_energy(f, x, v),),
-    "metric gradient": lambda f, x, v: (_metric_energy(f, x, v), _metric_slopes(f, x, v)[0], times(f(x), v)),
+    "metric gradient": lambda f, x, v: (_metric_energy(f, x, v), _metric_slopes(f, x, v)[0], matvec(f(x), v)),
     "metric terms": _metric_terms,
     "metric force": _metric_force,
     "metric force jacobian": _force_jacobian(_metric_force, lost=1),

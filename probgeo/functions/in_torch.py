@@ -13,9 +13,9 @@ import torch
 from probgeo.functions import formulas
 from probgeo.functions.composed import Stacked
 from probgeo.functions.field import FunctionField
-from probgeo.functions.rows import AT_ONCE, RowFunction, in_blocks
+from probgeo.functions.parameters import leaves_of, rebuilt
+from probgeo.functions.row_function import AT_ONCE, RowFunction, in_blocks
 from probgeo.functions.torch_layers import Layer, jets, layers_of, shortened
-from probgeo.functions.trees import leaves_of, rebuilt
 
 # Forward derivatives have one level for all threads, and a module lends out its parameters while it
 # is called with others: without the lock, decoders failed on two threads, now and then.
@@ -44,7 +44,7 @@ def in_single_precision(f: Callable) -> Callable:
     return lambda *arguments: f(*rebuilt(arguments, [narrow(x) for x in leaves_of(arguments)]))
 
 
-class Rows:
+class ThroughTensors:
     """Rows of NumPy through tensors and back, without gradients."""
 
     def __init__(self, f: Callable, numbers: int = 1) -> None:
@@ -91,20 +91,18 @@ def _to_numpy(out: torch.Tensor) -> np.ndarray:
 
 
 class TorchField(FunctionField):
-    """A right-hand side of rows."""
-
     def __init__(self, f: Callable, order: int, dimension: int, args: Any = None) -> None:
         super().__init__(f, order, dimension, args)
-        self._rows = Rows(f)
+        self._tensors = ThroughTensors(f)
 
     def _run(self, what: str, t: np.ndarray, state: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, ...]:
         known = {"values": lambda *row: (self._at(*row),), "jacobians": self._jacobians, "by_args": self._by_args}
         rows = (np.asarray(t, dtype=float), np.asarray(state, dtype=float), *(leaf[member] for leaf in self._leaves))
-        return self._rows.run(known[what], *rows)
+        return self._tensors.run(known[what], *rows)
 
     def _at(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:
         args = () if self._tree is None else (rebuilt(self._tree, list(leaves)),)
-        return self._rows.own(t, *state.unbind(1), *args).double()
+        return self._tensors.own(t, *state.unbind(1), *args).double()
 
     def _jacobians(self, t: torch.Tensor, state: torch.Tensor, *leaves: torch.Tensor) -> tuple:
         columns = _directional(lambda y: self._at(t, y.reshape(state.shape), *leaves), state.reshape(len(t), -1))
@@ -140,25 +138,25 @@ class TorchRowFunction(RowFunction):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._rows = Rows(self.f, math.prod(self.out_shape))
+        self._tensors = ThroughTensors(self.f, math.prod(self.out_shape))
         layers = layers_of(self.f)
         if layers is not None and self.after is not None:
             layers = [*layers, Layer(self.after, affine=False)] if getattr(self.after, "elementwise", False) else None
         self._layers = None if layers is None else shortened(layers)
 
     def _at(self, x: torch.Tensor) -> torch.Tensor:
-        value = self._rows.own(x).double()
+        value = self._tensors.own(x).double()
         return value if self.after is None else self.after(value)
 
     def _run(self, what: str, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = [np.asarray(column, dtype=float) for column in columns]
         if what == "values":
-            return self._rows.run(lambda x: (self._at(x),), *rows)
+            return self._tensors.run(lambda x: (self._at(x),), *rows)
         if self._layers is not None and what in OF_LAYERS:
             free = all(layer.affine or layer.jet is not None for layer in self._layers)
-            return self._rows.run(partial(OF_LAYERS[what], self._layers), *rows, free=free)
+            return self._tensors.run(partial(OF_LAYERS[what], self._layers), *rows, free=free)
         formula = formulas.formula(what, torch.func, lambda x: self._at(x[None])[0])
-        return self._rows.run(torch.func.vmap(formula), *rows)
+        return self._tensors.run(torch.func.vmap(formula), *rows)
 
 
 def _layers_energy(layers: list[Layer], x: torch.Tensor, v: torch.Tensor) -> tuple:

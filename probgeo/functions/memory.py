@@ -1,4 +1,4 @@
-"""What has been found out of functions, for as long as they live and stay as they are."""
+"""What has been found out about functions, kept as long as they live and do not change."""
 
 import types
 import weakref
@@ -16,7 +16,7 @@ class Memory:
     notes: dict[Any, Any] = field(default_factory=dict)
 
     def note(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What is noted under a key; made where there is nothing yet."""
+        """The note under a key, made if there is none yet."""
         if key not in self.notes:
             self.notes[key] = make()
         return self.notes[key]

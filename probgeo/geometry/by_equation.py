@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from probgeo.gaussian import covariance_factor
 from probgeo.geometry.chains import Chains
-from probgeo.geometry.fields import GeodesicField
 from probgeo.geometry.geodesic import LONGER_THAN_KNOWN, NO_METRIC, Geodesic
+from probgeo.geometry.geodesic_equations import GeodesicField
 from probgeo.geometry.length import ROUND_OFF, chain_lengths, draw_lengths, first_variation, scaled, with_middles
 from probgeo.geometry.packing import Ends
+from probgeo.geometry.shooting import factors_of
 from probgeo.ode.curve import NOT_FINITE
 from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver
@@ -36,7 +36,7 @@ def solved_by(solver: Solver, least: Geodesic, ends: Ends, draws: int = 32) -> G
         2,
         "boundary",
         np.stack([np.zeros_like(origin), ends.b[stand_in] - origin], axis=1),
-        _spread(ends),
+        factors_of([ends.cov_a, ends.cov_b]),
         (count,),
     )
     curve = solver.solve(problem, guess=guess[stand_in] - origin[:, None])
@@ -75,15 +75,6 @@ def solved_by(solver: Solver, least: Geodesic, ends: Ends, draws: int = 32) -> G
         velocity=shaped(velocity),
         velocity_error=np.full(least.batch_shape, np.nan),  # the posterior knows it
     )
-
-
-def _spread(ends: Ends) -> np.ndarray | None:
-    """Factors (B, 2, D, D) of the covariances of both ends."""
-    covs = (ends.cov_a, ends.cov_b)
-    if all(cov is None for cov in covs):
-        return None
-    zero = np.zeros((*ends.a.shape, ends.a.shape[1]))
-    return np.stack([zero if cov is None else covariance_factor(cov) for cov in covs], axis=1)
 
 
 def _rows(which: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -84,7 +84,6 @@ class Chains:
 
     @classmethod
     def joined(cls, parts: Sequence["Chains"]) -> "Chains":
-        """Those of several batches one after the other."""
         if len(parts) == 1:
             return parts[0]
         offsets, nodes, t = joined([(part.offsets, part.nodes, part.t) for part in parts])
@@ -130,10 +129,10 @@ class NewtonStep:
         return cls(np.empty(blocks[:2]), np.zeros(len(chains)), np.empty(blocks), np.empty(blocks))
 
     def assemble(self, chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray) -> None:
-        """Write down Hessians, and negative gradients where steps will be: see `loops.assemble`."""
+        """Write down Hessians, and negative gradients where steps will be: see `loops.assemble_hessian`."""
         element, blocks = chains.element, (self.diagonal, self.upper, self.step)
         shapes = element.shape, element.slope, element.weight
-        loops.assemble(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *blocks)
+        loops.assemble_hessian(chains.t, chains.offsets, which, damping, *shapes, *terms[1:], *blocks)
 
 
 def newton_step(chains: Chains, terms: EnergyTerms, which: np.ndarray, damping: np.ndarray) -> NewtonStep:
@@ -173,7 +172,7 @@ def minimise(
 ) -> Minimised:
     """Newton's method until the energy is expected to fall by less than `tolerance`, relatively.
 
-    In at most so many rounds, by default 30; the last step is taken without looking back. A chain
+    In at most `most` rounds, by default 30; the last step is taken without checking the energy. A chain
     of which not even a share of 1e-4 of Newton's step is accepted is given up. Chains that are
     done leave the batch, and so do those that have lost a race: of these nothing is known but where
     they were.
@@ -190,7 +189,7 @@ def minimise(
         tried = Chains(trial, at.t, at.offsets)
         terms = tried.terms(metric)
         accepted = np.empty(len(at), dtype=bool)
-        loops.judge(
+        loops.line_search(
             at.offsets, tried.integrals(terms.energy), trial, at.nodes, energy, decrement, size, damping, accepted
         )
         steps[active] += accepted

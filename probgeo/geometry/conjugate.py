@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probgeo.geometry.fields import JacobiField
+from probgeo.geometry.geodesic_equations import JacobiField
 from probgeo.geometry.shooting import initial, shoot
 from probgeo.metrics import Metric
 from probgeo.ode.curve import OK, Curve, Posterior
@@ -162,7 +162,7 @@ def first_crossings(fan: Fan) -> tuple[np.ndarray, np.ndarray]:
     if len(found):
         start = hits[which]
         times[found] = narrowed(fan, scale, found, t[start], t[start + 1], seen.take(start))
-        std[found] = errors(fan, found, times[found])
+        std[found] = time_errors(fan, found, times[found])
     return times, std
 
 
@@ -205,7 +205,7 @@ def narrowed(
     return t
 
 
-def errors(fan: Fan, m: np.ndarray, t: np.ndarray) -> np.ndarray:
+def time_errors(fan: Fan, m: np.ndarray, t: np.ndarray) -> np.ndarray:
     """Standard deviations (n,) of conjugate times t, from those of the Jacobi fields.
 
     T = Y Z^-1 is symmetric and has an eigenvector q with the eigenvalue zero. An error of Y changes

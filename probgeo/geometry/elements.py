@@ -12,8 +12,8 @@ import numpy as np
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, newton_step
 from probgeo.metrics import Metric
+from probgeo.ode.error_shape import find_rows
 from probgeo.ode.piecewise import evaluate, hermite_pieces
-from probgeo.ode.shape import find_rows
 from probgeo.ragged import elements_of, offsets_of
 
 
@@ -52,7 +52,7 @@ def calibrate(
 ) -> None:
     """Scale of the Wiener shape that fits estimated errors (fine rows, 2, D) of curves and slopes.
 
-    The shape is that of `ode.shape` for a boundary value problem of second order: Z'' is a
+    The shape is that of `ode.error_shape` for a boundary value problem of second order: Z'' is a
     Brownian bridge on every element, Z = 0 at both ends. With k its variance at the nodes and
     half-way between them, scale^2 is the mean of e^2 / k over all of these and all dimensions.
     widest (members,): the largest standard deviation. local (elements,): the part of the error
@@ -148,8 +148,8 @@ def halved(chains: Chains) -> Chains:
     return Chains(fine, t, 2 * chains.offsets - np.arange(len(chains.offsets)))
 
 
-def estimate(metric: Metric, chains: Chains) -> Measured:
-    """The errors of curves."""
+def measured(metric: Metric, chains: Chains) -> Measured:
+    """The errors of curves, from one step of Newton's method on meshes of twice the elements."""
     count = len(chains)
     fine = halved(chains)
     terms = fine.terms(metric)
@@ -213,7 +213,7 @@ def from_polygons(polygons: np.ndarray) -> Chains:
 
 
 def on_equal_steps(chains: Chains, count: int) -> Chains:
-    """The same curves, as nearly as can be, on so many nodes at equal steps."""
+    """The curves interpolated at `count` nodes at equal steps."""
     members = len(chains)
     t, member = np.tile(np.linspace(0.0, 1.0, count), members), np.repeat(np.arange(members), count)
     row = find_rows(chains.t, chains.offsets, member, t)

@@ -8,7 +8,7 @@ import numpy as np
 from probgeo._checks import as_whole_number, one_of
 from probgeo.gaussian import Gaussian, ScalarGaussian, with_error
 from probgeo.geometry.length import draw_lengths
-from probgeo.geometry.search import NAMES
+from probgeo.geometry.search import STARTS
 from probgeo.metrics import Metric
 from probgeo.ode.curve import OK, Curve, Source, as_source
 
@@ -21,7 +21,7 @@ FLAGS = (
     "longer than the straight line",
     "longer than another curve that was found",
 )
-FINE, NO_METRIC, NO_LENGTH, LONGER_THAN_LINE, LONGER_THAN_KNOWN = range(5)
+GOOD, NO_METRIC, NO_LENGTH, LONGER_THAN_LINE, LONGER_THAN_KNOWN = range(5)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -61,25 +61,25 @@ class Geodesic(Curve):
 
     @property
     def converged(self) -> Any:
-        return super().converged & (self.flag == FINE)
+        return super().converged & (self.flag == GOOD)
 
     @property
     def flagged(self) -> Any:
-        """The contrary of `converged`."""
+        """Not `converged`."""
         return ~self.converged
 
     @property
     def message(self) -> Any:
         own = np.array(FLAGS, dtype=object)[self.flag]
         solver = np.asarray(super().message, dtype=object)
-        texts = np.where(self.flag == FINE, solver, own)
-        both = (self.flag != FINE) & (self.status != OK) & (self.flag != NO_METRIC)
+        texts = np.where(self.flag == GOOD, solver, own)
+        both = (self.flag != GOOD) & (self.status != OK) & (self.flag != NO_METRIC)
         texts = np.where(both, own + "; " + solver, texts)
         return texts if self.batch_shape else str(texts)
 
     @property
     def start(self) -> Any:
-        names = np.array(NAMES, dtype=object)[self.won]
+        names = np.array(STARTS, dtype=object)[self.won]
         return names if self.batch_shape else str(names)
 
     @property

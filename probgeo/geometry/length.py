@@ -64,5 +64,5 @@ def first_variation(metric: Metric, posterior: Posterior, speed: np.ndarray) -> 
         change += sign * np.einsum("bi,bij,bjr->br", dc[:, k], M, columns[:, k])
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.sqrt(np.sum(change**2, axis=1)) / speed
-    # at no distance at all the length is the norm of the difference of the ends
+    # at zero distance the length is the norm of the difference of the ends
     return np.where(speed > 0, off, 0.0)

@@ -13,13 +13,13 @@ import numpy as np
 
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, NewtonStep
-from probgeo.geometry.elements import estimate
+from probgeo.geometry.elements import measured
 from probgeo.geometry.geodesic import Geodesic
-from probgeo.geometry.guess import chains_of
+from probgeo.geometry.known_curves import chains_of
 from probgeo.geometry.manifold import Manifold
 from probgeo.geometry.search import EFFORTS
 from probgeo.metrics import Metric
-from probgeo.ode.curve import ConvergenceWarning
+from probgeo.ode.curve import ConvergenceWarning, joined_curves
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ragged import in_chunks, members_at_a_time
 
@@ -41,8 +41,8 @@ class Logs:
     bases : array (P, D)
     geodesics : Geodesic, or None where space is flat
     lead : array (P,)
-        How much longer, at least, any other geodesic must be. Negative: that is not known any more; minus infinity: it
-        has never been, as the search was rough.
+        At least how much longer any other geodesic is. Negative if that is no longer known, minus infinity if it never
+        was because the search was rough.
     """
 
     vectors: np.ndarray
@@ -76,7 +76,6 @@ class Logs:
         return replace(self, vectors=vectors, length=np.sqrt(np.maximum(squares, 0.0)))
 
     def take(self, members: np.ndarray) -> "Logs":
-        """Those of some points."""
         values: dict[str, Any] = {}
         for field in fields(Logs):
             value = getattr(self, field.name)
@@ -98,7 +97,7 @@ def logarithms(
     because callers go on.
     """
     bases = np.array(np.broadcast_to(base, X.shape))
-    # a point that is met up to round-off is met
+    # distances below round-off are zero
     round_off = 500.0 * np.finfo(float).eps * np.abs(bases).max(axis=1)
     met = np.abs(X - bases).max(axis=1) <= round_off
     X = np.where(met[:, None], bases, X)
@@ -152,19 +151,9 @@ def _lead(manifold: Manifold, geodesics: Geodesic, most: float = 0.3) -> np.ndar
 
 def replaced(curves: Geodesic, members: np.ndarray, others: Geodesic) -> Geodesic:
     """The same batch with other curves for some members."""
-    count = len(curves)
-    order = np.arange(count)
-    order[members] = count + np.arange(len(members))
-    values: dict[str, Any] = {}
-    for field in fields(Geodesic):
-        one, two = getattr(curves, field.name), getattr(others, field.name)
-        if isinstance(one, np.ndarray):
-            values[field.name] = np.concatenate([one, two])[order]
-    first, second = curves.posterior, others.posterior
-    assert isinstance(first, PiecewisePosterior)
-    assert isinstance(second, PiecewisePosterior)
-    posterior = PiecewisePosterior.joined([first, second]).take(order)
-    return replace(curves, posterior=posterior, **values)
+    order = np.arange(len(curves))
+    order[members] = len(curves) + np.arange(len(members))
+    return joined_curves([curves, others])[order]
 
 
 def _flat_logarithms(metric: Metric, bases: np.ndarray, X: np.ndarray) -> Logs:
@@ -209,7 +198,7 @@ def slopes_of(
     def work(members: np.ndarray) -> None:
         part = chains.take(members)
         if finer:
-            part = estimate(metric, part).corrected()
+            part = measured(metric, part).corrected()
         count, made, left = len(part), NewtonStep.of(part), np.empty((len(part), 2 * D, 2 * D))
         made.assemble(part, part.terms(metric), np.ones(count, dtype=bool), np.zeros(count))
         eliminate_backwards(part.offsets, D, made.diagonal, made.upper, left)

@@ -66,7 +66,7 @@ def chain_integrals(
 
 
 @loop
-def judge(
+def line_search(
     offsets: np.ndarray,
     tried: np.ndarray,
     trial: np.ndarray,
@@ -129,7 +129,7 @@ def propose(offsets: np.ndarray, nodes: np.ndarray, step: np.ndarray, size: np.n
 
 
 @loop
-def assemble(
+def assemble_hessian(
     t: np.ndarray,
     offsets: np.ndarray,
     which: np.ndarray,

@@ -16,18 +16,18 @@ from probgeo.geometry.conjugate import conjugate_times
 from probgeo.geometry.curvature import certain_rows, ricci, sectional
 from probgeo.geometry.ensembles import ModelSource, with_spread
 from probgeo.geometry.geodesic import Geodesic, Method, check_method
-from probgeo.geometry.guess import chains_of, guessed
+from probgeo.geometry.known_curves import chains_of, guessed
 from probgeo.geometry.minima import local_minima
 from probgeo.geometry.nearest import Neighbors, nearest
 from probgeo.geometry.packing import Ends, packed
 from probgeo.geometry.refine import Accuracy
 from probgeo.geometry.search import EFFORTS
 from probgeo.geometry.shooting import carry, shoot
-from probgeo.geometry.shortest import Shortest, joined, shortest
+from probgeo.geometry.shortest import Shortest, shortest
 from probgeo.geometry.starts import Landmarks
 from probgeo.metrics import Ensemble, Metric, MetricReport, as_metric, check_metric
-from probgeo.metrics.base import ByLoop
-from probgeo.metrics.inputs import as_points
+from probgeo.metrics.arguments import as_points
+from probgeo.metrics.metric import ByLoop
 from probgeo.ode.curve import READING_CONVERGED, ConvergenceWarning, Curve, Source, warn
 from probgeo.ode.markov import Markov
 from probgeo.ode.solve import Solver
@@ -53,7 +53,7 @@ class Manifold:
         `solvers.Dense` solves their differential equation as in the paper.
     landmarks : array (L, D), optional
         Points that short curves are likely to pass by, data for instance, in addition to those that
-        the metric knows. First curves are the shortest ways that pass them.
+        the metric knows. Searches start from the shortest paths that pass them.
     thoroughness : "rough" | "quick" | "normal" | "thorough"
         How many first curves are tried before one is called the shortest. Of 2000 geodesics on
         metrics learned from toy shapes and digits 9.3 / 2.6 / 0.45 / 0.15 % were silently more than
@@ -109,13 +109,13 @@ class Manifold:
         Parameters
         ----------
         a, b : array (..., D) or Gaussian
-        guess : Curve or array (..., T, D), optional
+        guess : Curve, function t -> (..., D), or array (..., T, D), optional
             Curves to start from, for instance the geodesics between points close by: much cheaper
             than a search. They need not end in a and b.
         patience : int, optional
             Steps of Newton's method after which curves near a guess are given up, and searched for
             anew; by default many if it consists of points, and ten if it is a geodesic, which then
-            has changed its shape. With 0 there is a search in any case, the guess takes part in.
+            has changed its shape. With 0 there is a search in any case, in which the guess takes part.
         progress : bool, optional
             Whether to show a progress bar. By default in a terminal, if it takes long.
         n_jobs : int, optional
@@ -270,7 +270,7 @@ class Manifold:
         """Distances (n, m) between all points X (n, D) and Y (m, D), or X with itself.
 
         Without Y every pair is solved once, and distances to oneself are zero. Curves are not kept,
-        so that memory is that of the result. What did not converge is told in a warning. With a
+        so that memory is that of the result. A warning tells how many did not converge. With a
         `metrics.Ensemble` the result is an `EnsembleDistance`, with distances (K, n, m) by each of
         its members.
 
@@ -320,9 +320,9 @@ class Manifold:
     ) -> Neighbors:
         """The k points that are nearest to each of X (n, D), and their distances.
 
-        They are those that all distances would tell, but only those are solved for that may be
-        among the nearest: a local metric tells how short a curve can be at least, see `floors`; for
-        others, distances from a few pivots tell it, as long as these are the shortest.
+        The answer is exact, but geodesics are solved only to points that may be among the nearest: a local metric
+        bounds lengths from below, see `floors`; for others, distances from a few pivots do, as long as these are the
+        shortest.
 
         Parameters
         ----------
@@ -453,10 +453,10 @@ class Manifold:
         return check_metric(self.metric, X)
 
     def with_precision(self, rtol: float, *, rough: bool = False) -> "Manifold":
-        """The same at another tolerance relative to the extent of curves; or rough in all ways."""
+        """This manifold at another tolerance relative to the extent of curves, or rough in every respect."""
         thoroughness = "rough" if rough else self.thoroughness
         made = replace(self, precision=as_positive("rtol", rtol), thoroughness=thoroughness)
-        vars(made)["known_landmarks"] = self.known_landmarks  # what was found out stays known
+        vars(made)["known_landmarks"] = self.known_landmarks  # cached values that do not depend on the tolerance
         return made
 
     @cached_property
@@ -523,7 +523,6 @@ class Manifold:
 
     @cached_property
     def known_landmarks(self) -> Landmarks:
-        """Those of the metric, and the user's."""
         return Landmarks.chosen(self.metric, self.landmarks)
 
     def _between(
@@ -549,10 +548,10 @@ class Manifold:
 
         # a dozen first polygons each; with more Hessians than 32 MB it is slower
         most = min(512, members_at_a_time(3e3 * ends.a.shape[1] ** 2, 2**25))
-        # by compiled loops a hundred take 29 ms at once, 36 ms by halves
+        # with compiled loops a hundred take 29 ms at once, 36 ms in two halves
         fewest = 256 if isinstance(self.metric, ByLoop) else 32
         parts = in_chunks(work, len(index), most=most, least=fewest, travels=True, progress=progress, unit="geodesics")
-        least = packed(self.metric, joined(parts), usable, ends, batch)
+        least = packed(self.metric, Shortest.joined(parts), usable, ends, batch)
         if self.solver is None or isinstance(self.solver, Markov):
             return least
         return solved_by(self.solver, least, ends)

@@ -1,7 +1,7 @@
-"""Nearest neighbours without all pairs: who is surely farther than those already known is left out.
+"""Nearest neighbours without all pairs: points surely farther away than those already known are left out.
 
 Candidates come in the order of lower bounds of their distances. When the bound of the next one is
-above the k-th of the distances that are known, nobody who is left can be among the nearest.
+above the k-th of the distances that are known, none of the remaining points can be among the nearest.
 
 Bounds. Where L <= M(x) everywhere, every curve from a to b, geodesic or not, is at least as long as
 the norm of b - a by L. Metrics that know no such L are bounded by the triangle inequality with some
@@ -16,7 +16,7 @@ import numpy as np
 from probgeo.gaussian import ScalarGaussian
 from probgeo.geometry.arguments import where_definite
 from probgeo.geometry.ensembles import spread
-from probgeo.metrics.inputs import far_apart
+from probgeo.metrics.arguments import far_apart
 from probgeo.ragged import in_chunks, members_at_a_time
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ class Neighbors:
     lost: int
 
 
-class Search:
+class NeighborSearch:
     """Distances from points X (n, D) to points Y (m, D), or among X itself without Y, as needed.
 
     Attributes
     ----------
     solved, lost : int
-        How many were solved for, and of how many there is no telling.
+        How many pairs were solved for, and how many of these are unknown nevertheless.
     """
 
     def __init__(self, manifold: "Manifold", X: np.ndarray, Y: np.ndarray | None, progress: bool | None) -> None:
@@ -155,7 +155,7 @@ class Search:
             reach = np.partition(_last(found[0]), k - 1, axis=1)[:, k - 1]
             done += k
         index = np.argsort(_last(found[0]), axis=1, kind="stable")
-        if self.itself:  # nobody is his own neighbour
+        if self.itself:  # no point is its own neighbour
             index = index[index != rows[:, None]].reshape(len(rows), -1)
         index = index[:, :k]
         return np.take_along_axis(found, index[None], axis=2), index
@@ -163,7 +163,7 @@ class Search:
 
 def nearest(manifold: "Manifold", X: np.ndarray, k: int, Y: np.ndarray | None, progress: bool | None) -> Neighbors:
     """The k nearest of Y (m, D) for each of X (n, D); without Y of the others in X."""
-    search = Search(manifold, X, Y, progress)
+    search = NeighborSearch(manifold, X, Y, progress)
     n, m = len(X), len(search.Y)
     at_a_time = members_at_a_time(8 * 8 * m)
     parts = [search.nearest(np.arange(first, min(first + at_a_time, n)), k) for first in range(0, n, at_a_time)]

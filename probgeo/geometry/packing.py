@@ -7,9 +7,9 @@ import numpy as np
 
 from probgeo.gaussian import covariance_factor
 from probgeo.geometry.chains import Chains
-from probgeo.geometry.geodesic import FINE, LONGER_THAN_LINE, NO_LENGTH, NO_METRIC, Geodesic
+from probgeo.geometry.end_slopes import end_slopes
+from probgeo.geometry.geodesic import GOOD, LONGER_THAN_LINE, NO_LENGTH, NO_METRIC, Geodesic
 from probgeo.geometry.length import ROUND_OFF, first_variation
-from probgeo.geometry.sensitivity import end_slopes
 from probgeo.geometry.shortest import Shortest
 from probgeo.metrics import Metric
 from probgeo.ode.curve import NOT_FINITE
@@ -45,7 +45,7 @@ def packed(metric: Metric, found: Shortest, usable: np.ndarray, ends: Ends, batc
         spread = first_variation(metric, posterior, found.length)
     if not usable.all():
         posterior = with_gaps(posterior, usable)
-    flag = np.where(found.longer, LONGER_THAN_LINE, FINE)
+    flag = np.where(found.longer, LONGER_THAN_LINE, GOOD)
     apart = (ends.a != ends.b).any(axis=1)[index]
     flag = np.where(np.isfinite(found.length) & ((found.length > 0) | ~apart), flag, NO_LENGTH)
     with np.errstate(divide="ignore", invalid="ignore"):

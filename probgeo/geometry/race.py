@@ -8,7 +8,7 @@ BEHIND, MERGED, RUNNING, DONE = range(4)  # what becomes of a polygon
 
 
 @loop
-def along(p: np.ndarray, q: np.ndarray, same: float) -> bool:
+def runs_along(p: np.ndarray, q: np.ndarray, same: float) -> bool:
     """Whether polygons (S + 1, D) are nowhere further apart than `same` times the extent of p."""
     size, D = p.shape
     extent = 0.0
@@ -54,7 +54,7 @@ def give_up(
                 continue
             for j in range(first, last):
                 ahead = state[j] == DONE or (state[j] == RUNNING and (energy[j], j) < (energy[n], n))
-                if j != n and ahead and along(polygons[n], polygons[j], same):
+                if j != n and ahead and runs_along(polygons[n], polygons[j], same):
                     state[n] = MERGED
                     break
 
@@ -69,8 +69,8 @@ class Race:
     new : array (runs,)
         Which of them are in the race.
     factor, same, patience : float, float, int
-        How many times as long as the shortest a curve may be after so many rounds, and how far
-        from another it may run to count as the same, relative to its extent.
+        After `patience` rounds a curve may be at most `factor` times as long as the shortest. Curves no further apart
+        than `same` times their extent count as one.
     """
 
     def __init__(
@@ -97,7 +97,6 @@ class Race:
 
     @property
     def state(self) -> np.ndarray:
-        """What has become of the new polygons."""
         return self.all[self.slots]
 
     def lost(

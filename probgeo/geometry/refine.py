@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probgeo.geometry.chains import Chains, Minimised, minimise
-from probgeo.geometry.elements import Measured, estimate, extents, on_equal_steps, refined
+from probgeo.geometry.elements import Measured, extents, measured, on_equal_steps, refined
 from probgeo.geometry.length import scaled
 from probgeo.geometry.momentum import start_velocities
 from probgeo.metrics import Metric
@@ -39,7 +39,7 @@ class Accuracy:
         return replace(self, rtol=rtol, most=int(self.most * more))
 
     def within(self, precision: float) -> "Accuracy":
-        """No finer than numbers of that spacing allow, with a warning if it was.
+        """The tolerance, but no finer than numbers of that spacing allow; warns where that changes it.
 
         A thousand times the spacing: of 50 geodesics by a decoder in single precision all converge
         at 1e-4, 14 at 1e-5, as rounding looks like a metric that is not smooth.
@@ -168,7 +168,7 @@ def refine(
     finer: list[Chains] = []  # to go on with
     while True:
         done = minimise(metric, chains, accuracy.decrease, patience)
-        made = estimate(metric, done.chains)
+        made = measured(metric, done.chains)
         elements = np.diff(done.chains.offsets) - 1
         wanted = accuracy.rtol * extents(done.chains) + accuracy.atol
         least, least_excess = doubted(done, made)

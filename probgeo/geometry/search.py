@@ -13,12 +13,12 @@ import numpy as np
 
 from probgeo._loops import loop
 from probgeo.geometry.chains import Chains, minimise
-from probgeo.geometry.race import RUNNING, Race, along
-from probgeo.geometry.starts import Landmarks, beside, detours, lengths, lines
+from probgeo.geometry.race import RUNNING, Race, runs_along
+from probgeo.geometry.starts import Landmarks, beside, detours, lines, polygon_lengths
 from probgeo.metrics import Metric
 from probgeo.ragged import offsets_of
 
-NAMES = ("line", "graph", "detour", "continuation", "guess")  # the fourth in older files only
+STARTS = ("line", "graph", "detour", "continuation", "guess")  # the fourth in older files only
 LINE, GRAPH, DETOUR, _, GUESS = range(5)
 
 
@@ -33,11 +33,11 @@ class Effort:
     Attributes
     ----------
     detours : float
-        Routes over landmarks are followed that are at most so many times as long, along straight
-        edges, as the shortest curve known. They may be longer than the curves that they lead to.
+        Routes over landmarks are followed if they are at most this many times as long, along straight edges, as the
+        shortest curve known. They may be longer than the curves that they lead to.
     bow : float
-        Without landmarks, bows are followed that are at most so many times as long as the curve
-        known; in a plane without features they are 1.4. Of 200 pairs among 12 bumps 19 were missed
+        Without landmarks, bows are followed if they are at most this many times as long as the curve known; in a
+        featureless plane they are 1.4 times as long. Of 200 pairs among 12 bumps 19 were missed
         without bows, 7 with 1.1, 3 with 1.3 (at 1.4 times the price, and the same price on gentle
         metrics), 2 with 1.6.
     check : bool
@@ -45,8 +45,8 @@ class Effort:
     tolerance : float
         Expected relative decrease of the energy at which polygons are done.
     hopeless, patience : float, int
-        A start that is so many times longer than the shortest curve known, after so many rounds of
-        Newton's method, is given up.
+        A start that is `hopeless` times as long as the shortest curve known after `patience` rounds of Newton's method
+        is given up.
     same : float
         How far apart one and the same curve may be, relative to its extent.
     sieve : tuple of (float, int)
@@ -86,7 +86,6 @@ class Candidates:
     steps: np.ndarray
 
     def take(self, runs: np.ndarray) -> "Candidates":
-        """Some of them."""
         return Candidates(*(values[runs] for values in vars(self).values()))
 
     def joined(self, other: "Candidates") -> "Candidates":
@@ -96,7 +95,7 @@ class Candidates:
         return both.take(np.argsort(both.owner, kind="stable"))
 
 
-def nobody(polygons: np.ndarray) -> Candidates:
+def no_candidates(polygons: np.ndarray) -> Candidates:
     """No candidates of that many segments."""
     none = np.empty(0, dtype=np.int64)
     return Candidates(polygons[:0], none, np.empty(0), none, none)
@@ -124,7 +123,7 @@ def search(
         worth = apart[:, None] & (routes.length < effort.detours * met.shortest()[:, None])
         worth[everyone, shortest] = False
         member, over = np.nonzero(worth)
-        order = np.lexsort((routes.length[member, over], member))  # of two alike the shorter one runs
+        order = np.lexsort((routes.length[member, over], member))  # of two alike the shorter one is followed
         met.follow(routes.polygons(member[order], over[order]), member[order], DETOUR)
     return sifted(metric, met.found, len(a), effort)
 
@@ -134,7 +133,7 @@ class Met:
 
     def __init__(self, metric: Metric, a: np.ndarray, b: np.ndarray, effort: Effort) -> None:
         self.metric, self.a, self.b, self.effort = metric, a, b, effort
-        self.found = nobody(lines(a[:0], b[:0]))
+        self.found = no_candidates(lines(a[:0], b[:0]))
 
     def begin(self, firsts: dict[int, np.ndarray]) -> None:
         """Follow the polygons (n, S + 1, D) of some kinds of starts."""
@@ -157,7 +156,7 @@ class Met:
         """Follow bows on both sides of the line that are hardly longer than what is known."""
         for over in beside(self.metric, self.a, self.b):
             polygons = detours(self.a, self.b, over)
-            worth = np.flatnonzero(lengths(self.metric, polygons) < self.effort.bow * self.shortest())
+            worth = np.flatnonzero(polygon_lengths(self.metric, polygons) < self.effort.bow * self.shortest())
             self.follow(polygons[worth], worth, DETOUR)
 
     def shortest(self) -> np.ndarray:
@@ -211,7 +210,7 @@ def sifted(metric: Metric, found: Candidates, count: int, effort: Effort) -> tup
         return [single], minima
     for factor, most in effort.sieve[1:]:
         fine, owner = doubled(several.polygons), several.owner
-        race = race_of(fine, owner, nobody(fine), effort, effort.hopeless)
+        race = race_of(fine, owner, no_candidates(fine), effort, effort.hopeless)
         several = descend(metric, fine, owner, several.start, effort, race)
         several, _ = distinct(several, count, effort.same, factor, most)
     return [part for part in (single, several) if len(part.owner)], minima
@@ -267,7 +266,7 @@ def pick_distinct(
                 break
             new = True
             for j in range(count):
-                if along(polygons[n], polygons[met[j]], same):
+                if runs_along(polygons[n], polygons[met[j]], same):
                     new = False
                     break
             if new:

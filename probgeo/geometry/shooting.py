@@ -1,23 +1,23 @@
 """Initial value problems of geometry: exponential maps and parallel transport."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from probgeo.functions import Field
 from probgeo.gaussian import covariance_factor
-from probgeo.geometry.fields import GeodesicField, TransportField
+from probgeo.geometry.geodesic_equations import GeodesicField, TransportField
 from probgeo.metrics import Metric
 from probgeo.ode.curve import Curve, joined_curves
 from probgeo.ode.problem import Problem
 from probgeo.ode.solve import Solver
 from probgeo.ragged import in_chunks, members_at_a_time
 
-Rows = tuple[np.ndarray, np.ndarray | None]  # means (B, D) and covariances (B, D, D), if any
+Uncertain = tuple[np.ndarray, np.ndarray | None]  # means (B, D) and covariances (B, D, D), if any
 
 
-def shoot(metric: Metric, a: Rows, v: Rows, solver: Solver, progress: bool | None) -> Curve:
+def shoot(metric: Metric, a: Uncertain, v: Uncertain, solver: Solver, progress: bool | None) -> Curve:
     """Geodesics on [0, 1] from a (B, D) with velocities v (B, D), in one flat batch.
 
     Members that begin where there is no metric are flagged, and cost the others nothing.
@@ -33,7 +33,7 @@ def shoot(metric: Metric, a: Rows, v: Rows, solver: Solver, progress: bool | Non
     return _in_chunks(work, a[0], progress, "exponential maps")
 
 
-def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Rows, solver: Solver) -> Curve:
+def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Uncertain, solver: Solver) -> Curve:
     """Vectors v (B, D), each carried along the curve of that number, in one flat batch."""
 
     def work(members: np.ndarray) -> Curve:
@@ -44,15 +44,18 @@ def carry(metric: Metric, curve: Curve, along: np.ndarray, v: Rows, solver: Solv
     return _in_chunks(work, v[0], False, "transports")
 
 
-def initial(field: Field, data: list[Rows], t_span: tuple[float, float] = (0.0, 1.0)) -> Problem:
-    """An initial value problem from rows that have been checked."""
-    values = np.stack([mean for mean, _ in data], axis=1)
-    spread = None
-    if any(cov is not None for _, cov in data):
-        zero = np.zeros((len(values), values.shape[2], values.shape[2]))
-        factors = [zero if cov is None else covariance_factor(cov) for _, cov in data]
-        spread = np.stack(factors, axis=1)
-    return Problem(field, *t_span, field.order, "initial", values, spread, (len(values),))
+def initial(field: Field, data: list[Uncertain], t_span: tuple[float, float] = (0.0, 1.0)) -> Problem:
+    means, covs = zip(*data, strict=True)
+    return Problem(field, *t_span, field.order, "initial", np.stack(means, axis=1), factors_of(covs), (len(means[0]),))
+
+
+def factors_of(covs: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """Factors A (B, C, D, D) of C covariances A A' (B, D, D), zero in the place of None; None without any."""
+    known = [cov for cov in covs if cov is not None]
+    if not known:
+        return None
+    zero = np.zeros_like(known[0])
+    return np.stack([zero if cov is None else covariance_factor(cov) for cov in covs], axis=1)
 
 
 def _some(cov: np.ndarray | None, members: np.ndarray) -> np.ndarray | None:
@@ -64,6 +67,6 @@ def _in_chunks(work: Callable[[np.ndarray], Curve], rows: np.ndarray, progress: 
     # Solvers bound their memory themselves: 256 members in 50 dimensions took 9.2 s by forties,
     # 9.3 s at once. But the bar should move.
     most = members_at_a_time(8 * 300 * D**2)
-    # steps of fewer than 1000 members are over sooner than Python lets go of them
+    # steps of fewer than 1000 members take less time than Python needs to hand them to a thread
     parts = in_chunks(work, count, most=most, least=1000, progress=progress, unit=unit)
     return joined_curves(parts)

@@ -1,6 +1,6 @@
 """Shortest curves between rows of points: search, then refine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ class Shortest(Refined):
     """Curves from a to b, and how they were found, (members,) each.
 
     longer : whether a curve is longer than the straight line
-    start : kinds of starts, see `search.NAMES`
+    start : kinds of starts, see `search.STARTS`
     minima : how many distinct curves were met
     """
 
@@ -31,6 +31,15 @@ class Shortest(Refined):
     def take(self, members: np.ndarray) -> "Shortest":
         values = {name: value[members] for name, value in vars(self).items() if name != "chains"}
         return Shortest(chains=self.chains.take(members), **values)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Shortest]") -> "Shortest":
+        """Members one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        names = [name for name in vars(parts[0]) if name != "chains"]
+        values = {name: np.concatenate([vars(part)[name] for part in parts]) for name in names}
+        return cls(chains=Chains.joined([part.chains for part in parts]), **values)
 
 
 def shortest(
@@ -86,7 +95,7 @@ def shortest(
 
     # a saddle, by symmetry for instance, has lower curves beside it
     first = retried(first, first.status == SINGULAR, from_beside)
-    # polygons may be too coarse to see that the line is shorter, or what they have jumped over
+    # polygons may be too coarse to see that the line is shorter, or may have jumped over something
     return retried(first, first.longer | (first.status != OK), from_lines)
 
 
@@ -101,9 +110,18 @@ def staying(chains: Chains, still: np.ndarray) -> Chains:
 
 
 def retried(curves: Shortest, which: np.ndarray, solve: Callable[[np.ndarray], Shortest]) -> Shortest:
-    """The same with other curves for the members `which` (members,), where these are better."""
-    again = np.flatnonzero(which)
-    return replaced(curves, again, solve(again)) if len(again) else curves
+    """The same with other curves for the members `which` (members,), where these are shorter, or solved at last."""
+    members = np.flatnonzero(which)
+    if not len(members):
+        return curves
+    others = solve(members)
+    solved, before = others.status == OK, curves.status[members] == OK
+    better = np.where(solved == before, others.length < curves.length[members], solved)
+    index = np.arange(len(curves.start))
+    index[members[better]] = len(index) + np.flatnonzero(better)
+    result = Shortest.joined([curves, others]).take(index)
+    result.minima[members] = np.maximum(curves.minima[members], others.minima)
+    return result
 
 
 def pushed(chains: Chains, share: float = 0.02) -> Chains:
@@ -178,24 +196,3 @@ def line_lengths(metric: Metric, a: np.ndarray, b: np.ndarray, panels: int) -> n
     x = (a[:, None] + s * v).reshape(-1, a.shape[1])
     energies = metric.energies(x, v.reshape(x.shape)).reshape(len(a), -1)
     return np.sqrt(np.maximum(2.0 * energies, 0.0)) @ np.tile(weights, panels) / panels
-
-
-def joined(parts: list[Shortest]) -> Shortest:
-    """Members one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    values = {name: np.concatenate([vars(part)[name] for part in parts]) for name in vars(parts[0]) if name != "chains"}
-    return Shortest(chains=Chains.joined([part.chains for part in parts]), **values)
-
-
-def replaced(curves: Shortest, members: np.ndarray, others: Shortest) -> Shortest:
-    """The same with other curves for some members, where these are shorter, or solved at last."""
-    solved, before = others.status == OK, curves.status[members] == OK
-    shorter = others.length < curves.length[members]
-    better = np.where(solved == before, shorter, solved)
-    count = len(curves.start)
-    index = np.arange(count)
-    index[members[better]] = count + np.flatnonzero(better)
-    result = joined([curves, others]).take(index)
-    result.minima[members] = np.maximum(curves.minima[members], others.minima)
-    return result

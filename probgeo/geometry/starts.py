@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from probgeo._loops import loop
 from probgeo.metrics import Metric
-from probgeo.metrics.inputs import far_apart
+from probgeo.metrics.arguments import far_apart
 
 SEGMENTS = 8  # of first polygons; with 16 hardly a curve more is found, at twice the price
 
@@ -197,7 +197,7 @@ def beside(metric: Metric, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.stack([middle + aside, middle - aside])
 
 
-def lengths(metric: Metric, polygons: np.ndarray) -> np.ndarray:
+def polygon_lengths(metric: Metric, polygons: np.ndarray) -> np.ndarray:
     """Lengths (n,) of polygons (n, S + 1, D), by the midpoint rule."""
     v, x = np.diff(polygons, axis=1), 0.5 * (polygons[:, 1:] + polygons[:, :-1])
     D = polygons.shape[2]

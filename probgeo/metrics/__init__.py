@@ -1,8 +1,6 @@
 """Metrics that `Manifold` takes as an argument: learned, pulled back, or in closed form."""
 
-from probgeo.metrics.base import Metric, as_metric
 from probgeo.metrics.charts import HalfPlane, PoincareBall, Sphere
-from probgeo.metrics.check import MetricReport, check_metric
 from probgeo.metrics.conformal import Conformal
 from probgeo.metrics.density import DensityMetric, from_density
 from probgeo.metrics.ensemble import Ensemble, bootstrap
@@ -14,6 +12,8 @@ from probgeo.metrics.lmnn import LargeMargin, LMNNFit, from_lmnn, lmnn_diagonal
 from probgeo.metrics.local import LocalMetrics
 from probgeo.metrics.local_covariance import LocalCovariance
 from probgeo.metrics.loops import EnergyTerms
+from probgeo.metrics.metric import Metric, as_metric
+from probgeo.metrics.metric_report import MetricReport, check_metric
 from probgeo.metrics.precision import RadialPrecision, radial_std
 from probgeo.metrics.pullback import Pullback
 from probgeo.metrics.score import ScoreMetric, from_score

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from probgeo._checks import as_float_array, as_whole_number, is_traced
-from probgeo.metrics.base import array_module
 from probgeo.metrics.conformal import Rescaled
 from probgeo.metrics.flat import Flat
+from probgeo.metrics.metric import array_module
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

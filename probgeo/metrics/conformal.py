@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from probgeo.functions import RowFunction, as_row_function
-from probgeo.functions.in_numpy import times
-from probgeo.metrics.base import Metric, OfPoints, array_module, as_metric, jax_methods
+from probgeo.functions.in_numpy import matvec
+from probgeo.metrics.arguments import as_function, unwrapped
 from probgeo.metrics.flat import Flat
-from probgeo.metrics.inputs import as_function, unwrapped
 from probgeo.metrics.loops import EnergyTerms, rescale_terms
+from probgeo.metrics.metric import Metric, OfPoints, array_module, as_metric, jax_methods
 
 
 class Rescaled(OfPoints):
@@ -46,7 +46,7 @@ class Rescaled(OfPoints):
         # s F_B + L ds - (ds . v) B v
         s, ds, _ = self._scale_terms(x)
         force, B = self.base.forces(x, v)
-        p = times(B, v)
+        p = matvec(B, v)
         turn = 0.5 * _dot(p, v) * ds - _dot(ds, v) * p
         return s[:, None] * force + turn, s[:, None, None] * B
 
@@ -55,8 +55,8 @@ class Rescaled(OfPoints):
         force, B = self.base.forces(x, v)
         terms, s1, rate = self.base.energy_terms(x, v), s[:, None, None], _dot(ds, v)[:, :, None]
         p, by_base = terms.by_v, self.base.force_jacobians(x, v, a)
-        by_x = s1 * by_base[:, 0] + _outer(force - times(B, a), ds) + _outer(ds, terms.by_x)
-        by_x += terms.energy[:, None, None] * Hs - _outer(p, times(Hs, v)) - rate * terms.xv.swapaxes(1, 2)
+        by_x = s1 * by_base[:, 0] + _outer(force - matvec(B, a), ds) + _outer(ds, terms.by_x)
+        by_x += terms.energy[:, None, None] * Hs - _outer(p, matvec(Hs, v)) - rate * terms.xv.swapaxes(1, 2)
         by_v = s1 * by_base[:, 1] + _outer(ds, p) - _outer(p, ds) - rate * B
         J = np.empty((len(x), 2, *B.shape[1:]))
         J[:, 0], J[:, 1] = by_x, by_v

@@ -9,8 +9,8 @@ import numpy as np
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.composed import Composed, library_of
+from probgeo.metrics.arguments import as_function, as_points, far_apart, unwrapped
 from probgeo.metrics.conformal import Conformal
-from probgeo.metrics.inputs import as_function, as_points, far_apart, unwrapped
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class DensityMetric(Conformal):
 def from_density(
     log_density: Callable, data: Any, *, power: Any = None, floor: Any = 1e-2, base: Any = None
 ) -> DensityMetric:
-    """M(x) = I / ((p(x) / p0)^power + floor): short ways lead where data are dense.
+    """M(x) = I / ((p(x) / p0)^power + floor): short paths run where data are dense.
 
     p0 is the largest density among the data, so that it does not matter in which units p is given, or whether it is
-    normalised. At the densest point lengths are (almost) those one sees. With the default power they count, where the
-    floor does not matter, how many data are passed: points of density p are p^(-1/D) apart.
+    normalised. At the densest point lengths are (almost) Euclidean. With the default power, and where the floor does
+    not matter, they count the data that are passed: points of density p are p^(-1/D) apart.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def from_density(
     power : float, optional
         How much differences of the density count; 2 / D by default.
     floor : float
-        The metric is at most 1 / floor: no way is taken that is longer than the straight line by
-        more than a factor of about 1 / sqrt(floor).
+        The metric is at most 1 / floor: no path is taken that is longer than the straight line by more than a factor of
+        about 1 / sqrt(floor).
     base : metric, optional
         To be used in place of the identity, which makes it M(x) = B(x) / ((p / p0)^power + floor).
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_generator, as_whole_number
-from probgeo.metrics.base import Metric, Sum
-from probgeo.metrics.inputs import as_distinct_points, far_apart
+from probgeo.metrics.arguments import as_distinct_points, far_apart
 from probgeo.metrics.learners import Learner
+from probgeo.metrics.metric import Metric, Sum
 from probgeo.metrics.pullback import Pullback
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import is_traced
-from probgeo.metrics.base import array_module, as_metric, at_points, jax_methods
 from probgeo.metrics.loops import solve_vectors
+from probgeo.metrics.metric import array_module, as_metric, by_rows, jax_methods
 
 
 def acceleration(metric: Any, x: Any, v: Any) -> Any:
@@ -42,7 +42,7 @@ def printed_acceleration(metric: Any, x: Any, v: Any) -> Any:
         terms = made.energy_terms(x, v)
         return solve_vectors(terms.vv, -terms.by_x)
 
-    return at_points(of_rows, lambda x, v: jax_methods().acceleration(made, x, v, printed=True), x, v)
+    return by_rows(of_rows, lambda x, v: jax_methods().acceleration(made, x, v, printed=True), x, v)
 
 
 def christoffel(metric: Any, x: Any) -> Any:

@@ -7,9 +7,9 @@ import numpy as np
 
 from probgeo._checks import as_float_array
 from probgeo.functions.composed import constant
-from probgeo.metrics.base import OfPoints, array_module
-from probgeo.metrics.inputs import check_tensor
+from probgeo.metrics.arguments import check_tensor
 from probgeo.metrics.loops import EnergyTerms
+from probgeo.metrics.metric import OfPoints, array_module
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

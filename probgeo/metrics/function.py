@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from probgeo.metrics.base import Metric, array_module
-from probgeo.metrics.inputs import unwrapped
+from probgeo.metrics.arguments import unwrapped
+from probgeo.metrics.metric import Metric, array_module
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -6,6 +6,7 @@ scikit-learn's `get_params` and `set_params`: a grid search tunes `manifold__n_c
 """
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
@@ -13,15 +14,16 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from probgeo._checks import as_positive, as_whole_number, one_of
-from probgeo.metrics.base import Metric
-from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.arguments import as_distinct_points
 from probgeo.metrics.local import LocalMetrics
+from probgeo.metrics.metric import Metric
+from probgeo.ragged import blas_on_one_thread
 
 
 class Learner(ABC):
     """Settings of a metric that is still to be learned; `fit` learns `metric_`.
 
-    A learner of one's own stores the arguments of its constructor under their own names, and defines `learn`.
+    Your own learner stores the arguments of its constructor under their names, and defines `learn`.
     """
 
     metric_: Metric
@@ -104,6 +106,28 @@ def from_mixture(
         count, covariance_type=covariance_type, reg_covar=nugget, n_init=runs, max_iter=steps, random_state=seed
     ).fit((data - origin) / scale)
     return LocalMetrics(origin + scale * mixture.means_, mixture.precisions_ / scale**2, rho)
+
+
+def preferred_components(X: np.ndarray, seed: int) -> int:
+    """How many Gaussians, of 1 to 40, have the least BIC for X (P, D), each with more points than dimensions.
+
+    Counts are compared until three in a row are worse: on a spiral 7 are worse than 5, and 20 best. 2000 points will
+    do: 40 Gaussians in the plane have 239 parameters.
+    """
+    from sklearn.mixture import GaussianMixture
+
+    if len(X) > 2000:
+        X = np.random.default_rng(seed).choice(X, 2000, replace=False)
+    X = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean())
+    most = max(1, len(np.unique(X, axis=0)) // (X.shape[1] + 1))
+    tried: dict[int, float] = {}
+    with warnings.catch_warnings(), blas_on_one_thread:
+        warnings.simplefilter("ignore")  # EM that has not converged is compared as it is
+        for count in (k for k in (1, 2, 3, 5, 7, 10, 14, 20, 28, 40) if k <= most):
+            tried[count] = GaussianMixture(count, reg_covar=1e-3, random_state=seed).fit(X).bic(X)
+            if min(list(tried.values())[-3:]) > min(tried.values()):
+                break
+    return min(tried, key=tried.__getitem__)
 
 
 @dataclass(eq=False, repr=False)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from probgeo._checks import as_positive, as_whole_number
-from probgeo.functions.rows import AT_ONCE
-from probgeo.metrics.inputs import as_distinct_points
+from probgeo.functions.row_function import AT_ONCE
+from probgeo.metrics.arguments import as_distinct_points
 from probgeo.metrics.learners import Learner
 from probgeo.metrics.local import LocalMetrics
 
@@ -180,7 +180,7 @@ class _Problem:
 def _minimise(problem: _Problem, least: np.ndarray, tolerance: float, rounds: int) -> LMNNFit:
     from scipy.optimize import minimize, minimize_scalar  # slow to import, and needed only here
 
-    # equal weights of the best size: with weights too small, everyone is an impostor
+    # equal weights of the best size: with weights too small, all points are impostors
     equal = minimize_scalar(
         lambda size: problem.objective(np.exp(size) + least), bracket=(0.0, 2.0), options={"xtol": 1e-2}
     )

@@ -8,11 +8,11 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.functions.composed import constant
-from probgeo.functions.rows import AT_ONCE
+from probgeo.functions.row_function import AT_ONCE
 from probgeo.metrics import local_loops
-from probgeo.metrics.base import ByLoop, array_module
-from probgeo.metrics.inputs import as_points, as_tensors, far_apart
+from probgeo.metrics.arguments import as_points, as_tensors, far_apart
 from probgeo.metrics.loops import EnergyTerms, filled
+from probgeo.metrics.metric import ByLoop, array_module
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -7,9 +7,9 @@ import numpy as np
 
 from probgeo._checks import as_positive
 from probgeo.functions.composed import constant
-from probgeo.metrics.base import ByLoop, array_module
-from probgeo.metrics.inputs import as_points
+from probgeo.metrics.arguments import as_points
 from probgeo.metrics.loops import EnergyTerms, filled, kernel_terms
+from probgeo.metrics.metric import ByLoop, array_module
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

@@ -58,7 +58,7 @@ def local_terms(
     """Terms in few dimensions: centers (K, D), tensors (K, D, D).
 
     `columns` (D, K) are the centres once more and `packed` (D (D + 1) / 2, K) the lower triangles of the tensors with
-    halved diagonals: the loop over k is one over neighbours in memory. `size` is a tuple of length D, which is known
+    halved diagonals: the loop over k runs along memory. `size` is a tuple of length D, which is known
     when the loop is compiled, so that loops over coordinates are written out: twice as fast in the plane.
     """
     D = len(size)

@@ -8,7 +8,7 @@ import numpy as np
 from probgeo._checks import as_float_array, as_positive, as_whole_number
 from probgeo._repr import described
 from probgeo.functions.composed import constant, library_of
-from probgeo.metrics.inputs import as_distinct_points
+from probgeo.metrics.arguments import as_distinct_points
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -124,7 +124,7 @@ def _clusters(codes: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.
     away = np.sum((codes - found.cluster_centers_[found.labels_]) ** 2, axis=1)
     sizes = np.bincount(found.labels_, minlength=count)
     within = np.bincount(found.labels_, away, minlength=count) / sizes
-    # a cluster of few codes says little of its own spread
+    # a cluster of few codes says little about its spread
     usual = within.mean() if within.any() else np.var(codes)
     return found.cluster_centers_, np.sqrt((sizes * within + 2.0 * usual) / (sizes + 2.0))
 

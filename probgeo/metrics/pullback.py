@@ -1,8 +1,8 @@
 """The metric that a decoder pulls back from the space it maps to.
 
-Of distributions it is that of Fisher and Rao. Bernoulli's, dp^2 / (p (1 - p)), is that of the angle 2 arcsin sqrt(p):
-lengths are those of decoded angles. Normal distributions are curved (half-planes of Lobachevsky) and have a form of
-their own in `functions.formulas`.
+For decoded distributions it is the Fisher-Rao metric. That of a Bernoulli distribution, dp^2 / (p (1 - p)), is flat in
+the angle 2 arcsin sqrt(p), so that lengths are those of decoded angles. Normal distributions form a curved space (a
+hyperbolic half-plane) and have a form of their own in `functions.formulas`.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ import numpy as np
 from probgeo._checks import as_positive
 from probgeo.functions import JaxFunction, RowFunction, TorchFunction, as_row_function
 from probgeo.functions.composed import Composed, Stacked, library_of
-from probgeo.functions.rows import Form
-from probgeo.metrics.base import Sum, array_module, jax_methods
+from probgeo.functions.row_function import Form
+from probgeo.metrics.arguments import as_function, unwrapped
 from probgeo.metrics.flat import Flat
-from probgeo.metrics.inputs import as_function, unwrapped
+from probgeo.metrics.metric import Sum, array_module, jax_methods
 
 Family = Literal["bernoulli", "bernoulli_logits", "gaussian"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from probgeo._checks import as_positive
 from probgeo.functions import RowFunction, as_row_function
 from probgeo.functions.composed import Composed
-from probgeo.metrics.base import Metric, Sum, as_metric, jax_methods
+from probgeo.metrics.arguments import as_function, unwrapped
 from probgeo.metrics.flat import Flat
-from probgeo.metrics.inputs import as_function, unwrapped
+from probgeo.metrics.metric import Metric, Sum, as_metric, jax_methods
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from probgeo.functions.in_numpy import derivative_at_once
 from probgeo.functions.memory import memory_of
 from probgeo.gaussian import Gaussian, ScalarGaussian, root_and_flat
 
-NAMES = ("y", "dy", "d2y", "d3y")
+DERIVATIVES = ("y", "dy", "d2y", "d3y")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +38,12 @@ class Linear:
     def __str__(self) -> str:
         return self.name
 
-    def rows(self, t_span: tuple[float, float], order: int, D: int) -> list["Rows"]:
+    def rows(self, t_span: tuple[float, float], order: int, D: int) -> list["LinearEquations"]:
         """For a curve of this order and dimension."""
         if self.t is None:
             size = order * D
             unit = np.eye(size).reshape(size, order, D)
-            return [Rows(self.name, t_span, np.stack([unit, -unit], axis=1), Gaussian(np.zeros(size)))]
+            return [LinearEquations(self.name, t_span, np.stack([unit, -unit], axis=1), Gaussian(np.zeros(size)))]
         found = []
         for factors, value in self.groups:
             matrix = state_matrix(self.name, factors, order, D)
@@ -53,11 +53,11 @@ class Linear:
                 value = Gaussian(mean if mean.ndim else np.full(R, float(mean)))
             if value.mean.shape[-1] != R:
                 raise ValueError(f"values of {self} must have shape (..., {R}), got {value.mean.shape}")
-            found.append(Rows(self.name, (self.t,), matrix[:, None], value))
+            found.append(LinearEquations(self.name, (self.t,), matrix[:, None], value))
         return found
 
 
-class Rows(NamedTuple):
+class LinearEquations(NamedTuple):
     """Linear conditions of one name: matrix (M, J, q, D) at their J times, and values (..., M)."""
 
     name: str
@@ -180,10 +180,10 @@ def condition(g: Callable, *, times: Sequence[float] | None = None, noise: Any =
 
 def as_factors(rows: Any, *given: Any) -> dict[int, np.ndarray]:
     """Factors of y and dy, as far as they are given: numbers, or matrices (rows, D)."""
-    factors = {m: as_float_array(NAMES[m], factor) for m, factor in enumerate(given) if factor is not None}
+    factors = {m: as_float_array(DERIVATIVES[m], factor) for m, factor in enumerate(given) if factor is not None}
     for m, factor in factors.items():
         if factor.ndim not in (0, 2) or (factor.ndim and rows not in ("R", len(factor))):
-            raise ValueError(f"{NAMES[m]} must be a number or a matrix ({rows}, D), got shape {factor.shape}")
+            raise ValueError(f"{DERIVATIVES[m]} must be a number or a matrix ({rows}, D), got shape {factor.shape}")
     return factors
 
 
@@ -191,7 +191,7 @@ def state_matrix(said: str, factors: dict[int, Any], order: int, D: int) -> np.n
     """Factors of derivatives (numbers, matrices (R, D) or lists of components) as one of states: (R, order, D)."""
     if max(factors) >= order:
         raise ValueError(
-            f"{said} gives {NAMES[max(factors)]}, but the ODE has order {order}: "
+            f"{said} gives {DERIVATIVES[max(factors)]}, but the ODE has order {order}: "
             f"its states are derivatives below the order {order}"
         )
     parts = {}
@@ -211,7 +211,7 @@ def state_matrix(said: str, factors: dict[int, Any], order: int, D: int) -> np.n
 
 
 def _named(kind: str, t: Any, parts: dict[int, Any]) -> str:
-    return f"{kind}({_as_time(t):g}, {', '.join(f'{NAMES[m]}=...' for m in parts)})"
+    return f"{kind}({_as_time(t):g}, {', '.join(f'{DERIVATIVES[m]}=...' for m in parts)})"
 
 
 def _of_components(value: dict[int, Any]) -> Gaussian:
@@ -441,10 +441,7 @@ def _parameters_alone(*states_and_parameters: np.ndarray) -> np.ndarray:
 
 
 def _given(matrix: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which components of the curve are given by themselves at both ends (2, D), and all values
-
-    of the curve that are (B, J, D), NaN elsewhere.
-    """
+    """Which components are given by themselves at both ends (2, D), and their given values (B, J, D), else NaN."""
     L, J, order, D = matrix.shape
     flat = matrix.reshape(L, J * order * D)
     rows = np.flatnonzero(np.count_nonzero(flat, axis=1) == 1)

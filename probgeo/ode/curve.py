@@ -4,7 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Posterior(ABC):
         """Joint draws (B, n, len(orders), T, D), one generator a member."""
 
     def is_surely_finite(self) -> bool:
-        """Whether error bars are finite numbers everywhere, as far as that is quickly seen."""
+        """Whether error bars are finite everywhere, by a quick check."""
         return False
 
     @classmethod
@@ -336,7 +336,10 @@ class CurveWithParameters(Curve):
         return Gaussian.unchecked(self.parameter_mean, cov)
 
 
-def joined_curves(parts: Sequence[Curve]) -> Curve:
+C = TypeVar("C", bound=Curve)
+
+
+def joined_curves(parts: Sequence[C]) -> C:
     """Flat batches on one interval, one after the other."""
     if len(parts) == 1:
         return parts[0]
@@ -387,7 +390,7 @@ def warn(curve: Curve, what: str, stacklevel: int = 2) -> None:
     )
 
 
-# Classes of earlier versions, which files name; like named tuples they are called with their parts.
+# Classes of earlier versions, for files that name them; called with their parts, like named tuples.
 
 
 class Moved:

@@ -39,7 +39,7 @@ class Event:
 
 
 def as_events(events: Any, order: int, dimension: int, args: Any, batch_shape: tuple[int, ...]) -> tuple[Event, ...]:
-    """What users give as `events`: a function or a list, with attributes as SciPy has them."""
+    """The `events` that users give: a function or a list of them, with the attributes that SciPy defines."""
     if events is None:
         return ()
     found = []
@@ -180,7 +180,7 @@ def _states(posterior: Any, order: int, member: np.ndarray, t: np.ndarray) -> np
 
 def _crossings(posterior: PiecewisePosterior, event: Event, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Members and times (n,) of all crossings, in order."""
-    between = 4  # times in every step at which signs are seen
+    between = 4  # times in every step at which signs are checked
     s = np.arange(between) / between
     last = posterior.offsets[1:] - 1
     left = np.delete(np.arange(len(posterior.t)), last)

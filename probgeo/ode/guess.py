@@ -7,30 +7,29 @@ import numpy as np
 
 from probgeo._checks import as_float_array
 from probgeo.ode.curve import Curve
-from probgeo.ode.problem import ConditionedProblem, Problem
+from probgeo.ode.problem import Problem
 
 # another solution, a function t -> (..., D), or samples (..., T, D) at equal steps over t_span
 Guess = Curve | Callable[[float], Any] | np.ndarray
 
 
-def guess_samples(guess: Any, problem: Problem | ConditionedProblem) -> np.ndarray:
-    """The guess at equal steps over the interval, for every member: (B, T, D)."""
+def guess_samples(guess: Any, t_span: tuple[float, float], shape: tuple[int, ...]) -> np.ndarray:
+    """The guess at equal steps over the interval, for every member of curves (..., D): (B, T, D)."""
     if isinstance(guess, Curve):
         samples = guess.mean(np.linspace(*guess.t_span, 65))
     elif callable(guess):
-        times = np.linspace(problem.t0, problem.t1, 65)
-        values = [as_float_array("guess", guess(t)) for t in times]
+        values = [as_float_array("guess", guess(t)) for t in np.linspace(*t_span, 65)]
         samples = np.stack(values, axis=-2)
     else:
         samples = as_float_array("guess", guess)
         if samples.ndim < 2 or samples.shape[-2] < 2:
             raise ValueError(f"guess must hold at least two samples, (..., T, D), got shape {samples.shape}")
-    count, dimension = samples.shape[-2], problem.dimension
-    shape = (*problem.batch_shape, count, dimension)
+    count = samples.shape[-2]
+    wanted = (*shape[:-1], count, shape[-1])
     try:
-        return np.broadcast_to(samples, shape).reshape(-1, count, dimension).copy()
+        return np.broadcast_to(samples, wanted).reshape(-1, count, shape[-1]).copy()
     except ValueError as error:
-        raise ValueError(f"guess must give values of shape {shape} at {count} times, got {samples.shape}") from error
+        raise ValueError(f"guess must give values of shape {wanted} at {count} times, got {samples.shape}") from error
 
 
 def shape_of_guess(guess: Guess | None, t0: float) -> tuple[int, ...]:
@@ -63,11 +62,11 @@ def sample_states(samples: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def guess_states(guess: Any, problem: Problem, times: np.ndarray) -> np.ndarray:
     """The guess and its derivatives below the order of the ODE at some times: (B, n, order, D)."""
+    samples = guess_samples(guess, (problem.t0, problem.t1), (*problem.batch_shape, problem.dimension))
     if isinstance(guess, Curve):
-        guess_samples(guess, problem)  # checks the shape
         shape = (*problem.batch_shape, len(times), problem.dimension)
         states = [np.broadcast_to(guess.mean(times, d), shape).reshape(-1, *shape[-2:]) for d in range(problem.order)]
         return np.stack(states, axis=2)
     share = (np.asarray(times, dtype=float) - problem.t0) / problem.duration
-    smooth = sample_states(guess_samples(guess, problem), share)[: problem.order]
+    smooth = sample_states(samples, share)[: problem.order]
     return np.stack([x / problem.duration**d for d, x in enumerate(smooth)], axis=2)

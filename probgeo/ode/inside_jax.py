@@ -25,7 +25,7 @@ from probgeo._checks import as_t_span, is_traced
 from probgeo.functions import as_field
 from probgeo.gaussian import Gaussian, covariance_factor
 from probgeo.ode.curve import OK, Curve, Source, as_source, as_times, warn
-from probgeo.ode.fit import fitted
+from probgeo.ode.fit_to_data import fitted
 from probgeo.ode.observed import Data, as_data_along
 from probgeo.ode.problem import Kind, Problem, as_data, common_shape
 
@@ -44,10 +44,10 @@ class Inputs(NamedTuple):
 
 @dataclass(eq=False)
 class Statement:
-    """All of a problem but its numbers, and the solutions for numbers that it had lately.
+    """A problem without its numbers, and the solutions for the last few numbers that it was given.
 
-    `as_args` puts leaves together, `leaf_axes` are the axes of leaves of one member. Of a `curve` that is known
-    already, only times are to come.
+    `as_args` puts leaves together, `leaf_axes` are the axes of leaves of one member. If the `curve` is known already,
+    only times are still to come.
     """
 
     t_span: tuple[float, float]
@@ -96,7 +96,7 @@ class Statement:
         )
 
 
-def traced(
+def solve_traced(
     f: Callable, t_span: Any, data: dict[str, Any], kind: Kind, solver: Any, guess: Any, args: Any, seen: Any
 ) -> Any:
     """What `solve_ivp` and `solve_bvp` return for numbers that are not known yet; `seen`: data along the curve."""

@@ -21,7 +21,7 @@ class Kernel:
 
     Examples
     --------
-    A kernel of one's own:
+    Your own kernel:
 
     >>> import jax.numpy as jnp
     >>> class Cosine(Kernel):

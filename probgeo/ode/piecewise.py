@@ -14,7 +14,7 @@ import numpy as np
 
 from probgeo._loops import loop
 from probgeo.ode.curve import Posterior, Source, balanced_factor
-from probgeo.ode.shape import Shape, find_rows
+from probgeo.ode.error_shape import ErrorShape, find_rows
 from probgeo.ragged import elements_of, members_of, offsets_of, rows_of
 
 
@@ -43,7 +43,7 @@ class PiecewisePosterior(Posterior):
 
     Mean: sum_k pieces[e, k] s^k on element e. Boundary: U(s) U(t)' with columns U that are
     polynomials alike. Numerical: E_i(t) = g_i(t) Z_i(t), with g the envelope, and Z_i independent
-    error processes of the Wiener `Shape`. Ends that are not given have an error of their own, of
+    error processes of the Wiener `ErrorShape`. Ends that are not given have an error of their own, of
     the variance `free`, that fades along a line towards the other end.
 
     Attributes
@@ -70,7 +70,7 @@ class PiecewisePosterior(Posterior):
 
     @classmethod
     def empty(cls, dimension: int, order: int, pinned: bool) -> "PiecewisePosterior":
-        """Of no member at all."""
+        """A posterior of no members."""
         nothing = np.zeros((0, dimension))
         pieces = np.zeros((0, 1, dimension))
         return cls(np.zeros(0), np.zeros(1, dtype=np.int64), pieces, None, nothing, order, pinned)
@@ -84,8 +84,8 @@ class PiecewisePosterior(Posterior):
         return self.pieces.shape[2]
 
     @cached_property
-    def shape(self) -> Shape:
-        return Shape.on(self.t, self.offsets, self.order, self.pinned)
+    def shape(self) -> ErrorShape:
+        return ErrorShape.on(self.t, self.offsets, self.order, self.pinned)
 
     def nodes(self, member: int) -> np.ndarray:
         nodes = self.t[self.offsets[member] : self.offsets[member + 1]]

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from probgeo._checks import as_t_span, is_traced
-from probgeo.functions.trees import leaves_of
+from probgeo.functions.parameters import leaves_of
 from probgeo.gaussian import Gaussian
 from probgeo.ode.conditions import Condition, at
 from probgeo.ode.curve import NOT_FINITE, OK, Curve, warn
 from probgeo.ode.events import CurveWithEvents, as_events, with_events
-from probgeo.ode.fit import fitted
+from probgeo.ode.fit_to_data import fitted
 from probgeo.ode.guess import Guess, shape_of_guess
 from probgeo.ode.markov import Markov
 from probgeo.ode.observed import as_data_along, batch_of, listed
@@ -87,9 +87,9 @@ def solve_ivp(
     if _is_traced(values, args, data):
         if events is not None:
             raise TypeError("events are not available inside JAX transformations")
-        from probgeo.ode.inside_jax import traced
+        from probgeo.ode.inside_jax import solve_traced
 
-        return traced(f, t_span, values, "initial", as_solver(solver), None, args, data)
+        return solve_traced(f, t_span, values, "initial", as_solver(solver), None, args, data)
     problem = initial_value_problem(f, t_span, values, args, batch_of(data))
     watched = as_events(events, problem.order, problem.dimension, args, problem.batch_shape)
     if watched and (data is not None or not isinstance(as_solver(solver), Markov)):
@@ -176,9 +176,9 @@ def solve_bvp(
     if _is_traced({"ya": ya, "yb": yb, "parameters": parameters}, args, data):
         if general:
             raise TypeError("conditions, parameters and order are not available inside JAX transformations")
-        from probgeo.ode.inside_jax import traced
+        from probgeo.ode.inside_jax import solve_traced
 
-        return traced(f, t_span, {"ya": ya, "yb": yb}, "boundary", as_solver(solver), guess, args, data)
+        return solve_traced(f, t_span, {"ya": ya, "yb": yb}, "boundary", as_solver(solver), guess, args, data)
     if not general:
         if ya is None or yb is None:
             raise TypeError("solve_bvp needs ya and yb, or conditions")

@@ -19,7 +19,7 @@ from probgeo.paper.classical import SCIPY_SETTINGS, NumpyMetric, by_solve_bvp, m
 from probgeo.paper.experiment import ITERATIONS, SCIPY, Claim, Outcome, Settings, cpu_seconds, paper_solver
 from probgeo.paper.ones import LEARNED, SETTINGS, principal_components
 
-IMAGES = 100  # for so many run times are given
+IMAGES = 100  # run times are given for this number
 
 
 def run(settings: Settings) -> Outcome:

@@ -59,7 +59,6 @@ class Ones:
 
 @lru_cache(maxsize=1)
 def ones(settings: Settings) -> Ones:
-    """What the three figures share, computed once."""
     everything = principal_components(data.mnist_ones().vectors, 2)
     metric = metrics.from_mixture(everything, **LEARNED, seed=settings.seed)
     count = settings.choose(1000, 120, 16)

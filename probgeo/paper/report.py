@@ -33,7 +33,6 @@ def write_report(folder: Path, records: Records) -> None:
 
 
 def in_order(records: Records) -> Records:
-    """In the order of the paper."""
     return {name: records[name] for name in EXPERIMENTS if name in records}
 
 
@@ -205,7 +204,6 @@ def _picture(folder: Path, record: Record, file: str) -> Html:
 
 
 def _short(record: Record) -> str:
-    """The number of the figure."""
     return record["title"].partition(":")[0]
 
 

@@ -94,7 +94,6 @@ def reproduce(
 
 
 def records_in(folder: Path) -> dict[str, Any]:
-    """All records in a folder, whatever their settings."""
     found = {}
     for name in EXPERIMENTS:
         try:

@@ -30,7 +30,7 @@ from probgeo.stats.estimator import DEVIATIONS
 
 EPSILON = float(np.finfo(float).eps)
 HALF_OF_ALL_DIGITS = EPSILON**0.5
-STEP_SIZES = 0.5 ** np.arange(8)  # what line searches try
+STEP_SIZES = 0.5 ** np.arange(8)  # of line searches
 ROUGH, FINEST = 1e-2, 1e-9  # relative tolerances of geodesics, at first and at last; see benchmarks/results
 
 
@@ -41,7 +41,7 @@ class Iterate(NamedTuple):
     step: float  # length of the step that is proposed
     numerical: float  # standard deviation of mu, its directions summed in M
     statistical: float
-    precision: float  # relative tolerance of the geodesics; NaN if that is not ours to choose
+    precision: float  # relative tolerance of the geodesics; NaN if the user has chosen it
 
 
 class Centre(NamedTuple):
@@ -56,7 +56,7 @@ class Centre(NamedTuple):
 
 
 class View:
-    """The data as seen from a point; geodesics that failed still count with what they have.
+    """The data as seen from a point; geodesics that failed still count as far as they got.
 
     shares (P,) : of the weights; spread : root mean square distance; g (P,) : see above
     value, value_std : of the sum, by the numerics
@@ -276,7 +276,7 @@ class Descent:
         return count
 
     def fixed(self, view: View, alpha: float) -> Centre:
-        """As in the paper: so many steps of Eq. 5, and no more."""
+        """As in the paper: a fixed number of steps of Eq. 5."""
         B = alpha * np.eye(len(view.point))
         A = added = np.zeros_like(B)  # and what the exponential maps add
         while True:

@@ -49,7 +49,7 @@ class Clusters(NamedTuple):
 
     @property
     def doubtful(self) -> np.ndarray:
-        """Points (P,) whose two nearest centres are equally far, as far as one can tell."""
+        """Points (P,) whose two nearest centres are equally far within numerical error."""
         if len(self.centers) == 1:
             return np.zeros(len(self.length), dtype=bool)
         order = np.argsort(self.length, axis=1)[:, :2]
@@ -79,7 +79,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
         With numerical covariances.
     labels_ : array (P,)
     doubtful_ : bool array (P,)
-        Points whose two nearest centres are equally far, as far as the numerics can tell.
+        Points whose two nearest centres are equally far within numerical error.
     inertia_ : ScalarGaussian
         Sum of squared distances to the nearest centre.
 
@@ -175,7 +175,7 @@ class GeodesicKMeans(TransformerMixin, ClusterMixin, ManifoldEstimator):
 
 
 def _spread_out(manifold: Manifold, sample: Sample, count: int, rng: Any) -> Clusters:
-    """k-means++: each new centre is drawn with the square of its distance from the others."""
+    """k-means++: each new centre is drawn with a probability proportional to its squared distance from the others."""
     X, shares = sample.points, sample.weights / sample.weights.sum()
     chosen = [int(rng.choice(len(X), p=shares))]
     logs = [logarithms(manifold, X[chosen[0]], X)]

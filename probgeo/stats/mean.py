@@ -72,7 +72,7 @@ class CentreEstimator(ManifoldEstimator):
 
             for start in starts:
                 if len(X) > 128 and self.init is None and self.step == "newton":
-                    # an eighth of the spread is how far the centre of 64 points is off
+                    # the centre of 64 points is off by an eighth of the spread
                     some = _sample(X, weights, 64, self.random_state)
                     first = Descent(manifold, some, np.ones(len(some)), **settings, last_look=False)
                     start = first.run(start).point
@@ -126,8 +126,8 @@ class FrechetMean(CentreEstimator):
     Parameters
     ----------
     manifold : Manifold, metric or learner of metrics, optional
-        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data. A manifold with a solver of its
-        own is solved with just that.
+        Flat space by default. A learner (`metrics.Mixture()`) is fitted to the data. If the manifold has a solver, that
+        one is used throughout.
     step : "newton" | "fixed"
         Newton's method with a line search, or `max_iter` steps exp_mu(alpha v), v the mean of the logarithms, as in the
         paper (Eq. 5).
@@ -166,7 +166,7 @@ class FrechetMean(CentreEstimator):
         why not.
     manifold_ : Manifold
     n_lost_ : int
-        Geodesics to different points that did not converge; they count with what they have.
+        Geodesics to different points that did not converge; they count as far as they got.
     history_ : list
         Value, length of step, numerical and statistical standard deviations and precision of the geodesics, iteration
         by iteration.

@@ -51,7 +51,7 @@ class NeighborsEstimator(ManifoldEstimator):
         return self._nearest(X, self.n_neighbors)
 
     def doubtful(self, X: Any) -> np.ndarray:
-        """Whether it is open who the k nearest of X (n, D) are, as far as the numerics can tell."""
+        """Whether numerical error leaves open which points are the k nearest of X (n, D)."""
         k = self.n_neighbors
         if len(self.points_) == k:
             return np.zeros(len(X), dtype=bool)

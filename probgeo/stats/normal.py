@@ -147,7 +147,7 @@ class NormalOnManifold(DensityMixin, AtTheMean):
         mean, metric, v = self.mean_.mean, self.manifold_.metric, u @ np.linalg.inv(self.root_)
         if metric.is_flat:
             return Draws(u, log_density, np.ones(count), mean + v)
-        # how end points move with uncertain velocities is how they depend on them
+        # moving with uncertain velocities is depending on them
         velocity = Gaussian.unchecked(v, np.tile(np.eye(D), (count, 1, 1)))
         curves = self.manifold_.shoot(mean, velocity, progress=False)
         points = curves.mean(1.0)

@@ -34,7 +34,7 @@ class Fitted(NamedTuple):
     value: float  # mean squared distance
 
 
-class Problem(NamedTuple):
+class LeastSquares(NamedTuple):
     """What a curve is fitted to: points (P, D) at times (P,), which count by shares (P,)."""
 
     manifold: Manifold
@@ -130,7 +130,7 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         mean = FrechetMean()._find(manifold, points[used], weights[used])
         around = mean.logs.length**2 @ shares[used]
         slope = (shares * times)[used] @ mean.logs.vectors / (shares @ times**2)
-        problem = Problem(manifold, self._precise, times, points, shares)
+        problem = LeastSquares(manifold, self._precise, times, points, shares)
         first = problem.first_of(mean.point, 0.0, 0.0, slope, np.inf)
         if first is None:
             raise ValueError("no geodesic from the mean of y reaches as far as X does")
@@ -148,7 +148,7 @@ class GeodesicRegression(RegressorMixin, ManifoldEstimator):
         self._conclude(message or (f"{lost} geodesics did not converge" if lost else ""), n_iter)
         return self
 
-    def _descend(self, problem: Problem, found: Fitted, spread: float) -> tuple[Fitted, str, int]:
+    def _descend(self, problem: LeastSquares, found: Fitted, spread: float) -> tuple[Fitted, str, int]:
         """The best fit, what did not converge, and after how many iterations."""
         most = as_whole_number("max_iter", self.max_iter, 1)
         with iterations("GeodesicRegression", self.verbose) as update:
@@ -200,7 +200,7 @@ def _along(precise: Manifold, p: np.ndarray, v: np.ndarray, times: np.ndarray) -
     D = len(p)
     points = np.tile(p, (len(times), 1))
     turns = np.tile(np.eye(D, 2 * D), (len(times), 1, 1))
-    # how a curve moves with uncertain p and v is how it depends on them
+    # moving with uncertain p and v is depending on them
     start = Gaussian.unchecked(p, np.eye(D))
     for sign in (1.0, -1.0):
         here = sign * times > 0.0

@@ -8,16 +8,16 @@ from probgeo.geometry.chains import minimise
 from probgeo.geometry.elements import (
     calibrate,
     choose_nodes,
-    estimate,
     extents,
     from_fine_polygons,
     from_polygons,
     halved,
+    measured,
     refined,
 )
 from probgeo.geometry.starts import lines
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.piecewise import PiecewisePosterior, hermite_pieces
-from probgeo.ode.shape import Shape
 from tests.geometry.chains import random_chains
 
 RNG = np.random.default_rng(2)
@@ -47,7 +47,7 @@ def test_fourth_order_in_position_and_sixth_in_length():
     for elements in (8, 16):
         chains = solved(elements)
         errors.append(np.abs(curve(chains, T) - exact(T)).max())
-        lengths.append(np.abs(estimate(HALF, chains).length - HALF.distance(A, B)).max())
+        lengths.append(np.abs(measured(HALF, chains).length - HALF.distance(A, B)).max())
     assert 10 < errors[0] / errors[1] < 24
     assert 40 < lengths[0] / lengths[1] < 96
 
@@ -55,7 +55,7 @@ def test_fourth_order_in_position_and_sixth_in_length():
 def test_splitting_and_one_step_give_the_error():
     """With its sign: what is left of it after the correction is a tenth at most."""
     chains = solved(8)
-    made = estimate(HALF, chains)
+    made = measured(HALF, chains)
     assert made.definite.all()
     before = np.abs(curve(chains, T) - exact(T)).max(axis=(1, 2))
     after = np.abs(curve(made.corrected(), T) - exact(T)).max(axis=(1, 2))
@@ -75,14 +75,14 @@ def test_splitting_leaves_curves_as_they_are():
 
 @pytest.mark.loops
 def test_the_scale_is_that_of_the_shape():
-    """k(t, t) at nodes and half-way, from `ode.shape`, which has tests of its own."""
+    """k(t, t) at nodes and half-way, from `ode.error_shape`, which has tests of its own."""
     chains = random_chains(RNG, 2, 2)
     fine, count = halved(chains), len(chains)
     error = RNG.normal(size=fine.nodes.shape)
     scale, widest, density = np.empty(count), np.empty(count), np.empty(count)
     local = np.empty(len(chains.t) - count)
     calibrate(chains.t, chains.offsets, error, scale, widest, density, local)
-    shape = Shape.on(chains.t, chains.offsets, 2, True)
+    shape = ErrorShape.on(chains.t, chains.offsets, 2, True)
     for m in range(count):
         first, last = chains.offsets[m], chains.offsets[m + 1]
         k = np.empty(2 * (last - first) - 1)
@@ -110,7 +110,7 @@ def test_local_errors_are_those_beyond_the_ends():
 
 def test_meshes_get_nodes_where_the_error_is_made():
     chains = solved(8)
-    made = estimate(HALF, chains)
+    made = measured(HALF, chains)
     finer = refined(chains, made, made.corrected(), 1e-12 * extents(chains), made.definite)
     for m in range(len(chains)):
         old = chains.t[chains.offsets[m] : chains.offsets[m + 1]]

@@ -28,7 +28,7 @@ def assembled(metric, chains, damping):
     blocks = np.empty((rows, F, F)), np.empty((rows, F, F)), np.empty((rows, F))
     tables = element.shape, element.slope, element.weight
     terms = chains.terms(metric)
-    loops.assemble(chains.t, chains.offsets, everyone, damping, *tables, *terms[1:], *blocks)
+    loops.assemble_hessian(chains.t, chains.offsets, everyone, damping, *tables, *terms[1:], *blocks)
     return blocks
 
 
@@ -143,7 +143,7 @@ def test_steps_are_judged_by_what_they_promise():
     energy, decrement = np.array([2.0, 2.0, 2.0, np.inf]), np.array([1.0, 1.0, 1.0, 0.0])
     size, damping, accepted = np.ones(4), np.array([0.05, 0.0, 0.0, 0.0]), np.zeros(4, dtype=bool)
     tried = np.array([1.5, 1.99, 2.1, 7.0])
-    loops.judge(offsets, tried, trial, nodes, energy, decrement, size, damping, accepted)
+    loops.line_search(offsets, tried, trial, nodes, energy, decrement, size, damping, accepted)
     assert accepted.tolist() == [True, True, False, True]
     np.testing.assert_array_equal(energy, [1.5, 1.99, 2.0, 7.0])
     np.testing.assert_array_equal(damping, [0.0, 0.5, 0.0, 0.0])

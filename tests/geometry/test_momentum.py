@@ -5,7 +5,7 @@ import pytest
 
 from probgeo import metrics
 from probgeo.geometry.chains import Chains, minimise
-from probgeo.geometry.elements import estimate
+from probgeo.geometry.elements import measured
 from probgeo.geometry.momentum import start_velocities
 
 RNG = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def test_the_error_by_splitting_is_the_true_one():
     metric, a = metrics.HalfPlane(), np.array([0.3, 0.8])
     b = np.stack([RNG.normal(size=20), np.exp(0.7 * RNG.normal(size=20))], axis=1)
     chains = geodesics(metric, a, b, 4)
-    made = estimate(metric, chains)
+    made = measured(metric, chains)
     found = start_velocities(metric, chains)
     corrected = Chains(made.fine.nodes + made.error, made.fine.t, made.fine.offsets)
     error = start_velocities(metric, corrected) - found

@@ -7,7 +7,7 @@ import pytest
 
 from probgeo import metrics
 from probgeo.geometry.chains import minimise
-from probgeo.geometry.race import BEHIND, DONE, MERGED, RUNNING, Race, along, give_up
+from probgeo.geometry.race import BEHIND, DONE, MERGED, RUNNING, Race, give_up, runs_along
 from probgeo.geometry.search import as_chains
 from probgeo.geometry.starts import lines
 
@@ -26,8 +26,8 @@ def test_along_is_the_largest_distance_over_the_extent():
         p = RNG.normal(size=(9, 3))
         q = p + 0.1 * RNG.normal(size=p.shape)
         same = RNG.uniform(0.01, 0.2)
-        assert along(p, q, same) == plainly_along(p, q, same)
-    assert not along(p, np.full_like(p, np.nan), 1.0)
+        assert runs_along(p, q, same) == plainly_along(p, q, same)
+    assert not runs_along(p, np.full_like(p, np.nan), 1.0)
 
 
 @pytest.mark.loops

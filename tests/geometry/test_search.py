@@ -5,9 +5,9 @@ import pytest
 
 from probgeo import Manifold, data, metrics
 from probgeo.geometry.arguments import find_definite
-from probgeo.geometry.search import EFFORTS, NAMES, Candidates, distinct, doubled, pick_distinct, search
-from probgeo.geometry.starts import SEGMENTS, Landmarks, beside, detours, lengths, lines, shortest_ways
-from probgeo.metrics.inputs import far_apart
+from probgeo.geometry.search import EFFORTS, STARTS, Candidates, distinct, doubled, pick_distinct, search
+from probgeo.geometry.starts import SEGMENTS, Landmarks, beside, detours, lines, polygon_lengths, shortest_ways
+from probgeo.metrics.arguments import far_apart
 from tests.geometry.chains import random_metric, random_tensors
 
 RNG = np.random.default_rng(3)
@@ -143,7 +143,7 @@ class TestSearch:
         metric, (a, b) = random_metric(RNG, rho=5.0), RNG.normal(size=(2, 8, 2))
         geodesic = Manifold(metric, thoroughness=thoroughness).geodesic(a, b)
         assert geodesic.converged.all()
-        assert set(geodesic.start) <= set(NAMES)
+        assert set(geodesic.start) <= set(STARTS)
 
     def test_no_such_effort(self):
         with pytest.raises(ValueError, match="thoroughness must be one of"):
@@ -198,7 +198,7 @@ class TestBows:
 
     def test_lengths_of_polygons(self):
         metric, polygon = metrics.Flat(np.diag([1.0, 4.0])), np.array([[[0, 0], [3, 0], [3, 2.0]]])
-        np.testing.assert_allclose(lengths(metric, polygon), 7.0)
+        np.testing.assert_allclose(polygon_lengths(metric, polygon), 7.0)
 
     def test_the_cheaper_side_of_a_ridge_is_found(self):
         """The line leans to one side of a ridge, whose other end is the nearer one."""

@@ -8,7 +8,7 @@ from sklearn.neighbors import KernelDensity
 
 from probgeo import Manifold, metrics
 from probgeo.functions import NumpyFunction
-from probgeo.metrics.inputs import far_apart
+from probgeo.metrics.arguments import far_apart
 from tests.metrics.reference import assert_consistent, assert_near, assert_same, in_jax, random_rows, random_tensors
 
 ROWS = random_rows(np.random.default_rng(0), 3)

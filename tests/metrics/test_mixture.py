@@ -8,6 +8,7 @@ import pytest
 from sklearn.mixture import GaussianMixture
 
 from probgeo import metrics
+from probgeo.metrics.learners import preferred_components
 
 RNG = np.random.default_rng(0)
 ROOT = np.array([[1.0, 0.0], [0.8, 0.3]])
@@ -64,3 +65,12 @@ def test_importing_probgeo_does_not_import_scikit_learn():
     """It takes long, and only the constructors that learn from data need it."""
     check = "import sys, probgeo; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_as_many_gaussians_as_there_are():
+    """Far from each other, so that BIC leaves no doubt."""
+    rng = np.random.default_rng(0)
+    for count in (1, 3, 5):
+        centres = 20.0 * np.arange(count)[:, None] * [1.0, 0.5]
+        points = (centres[:, None] + rng.normal(size=(count, 60, 2))).reshape(-1, 2)
+        assert preferred_components(points, 0) == count

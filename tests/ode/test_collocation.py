@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from probgeo.functions.in_numpy import derivative, derivative_at_once
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ode.markov import collocation
-from probgeo.ode.markov.collocation import Chains, Step, basis, kronrod, largest_of
+from probgeo.ode.markov.collocation import Splines, Step, basis, kronrod, largest_of
 from probgeo.ode.markov.linear import linearised
-from probgeo.ode.shape import Shape
 from probgeo.ragged import members_of, offsets_of
 
 random_sizes = pytest.mark.parametrize("seed", range(4))
@@ -23,7 +23,7 @@ def random_chains(seed, k=None, D=None, members=None, q=2, given=True, P=0):
     t, B = np.cumsum(steps), len(offsets) - 1
     z, v = rng.normal(size=(len(t), q, D)), rng.normal(size=(len(t) - B, k, D))
     kept = np.stack([offsets[:-1], offsets[1:] - 1], axis=1)
-    return Chains(t, offsets, z, v, rng.normal(size=(B, P)), kept, given), rng
+    return Splines(t, offsets, z, v, rng.normal(size=(B, P)), kept, given), rng
 
 
 def random_jacobians(curves, rng, size=0.5):
@@ -168,7 +168,7 @@ class TestLoops:
         J, h, b = random_jacobians(curves, rng), curves.h, curves.basis
         E, k, _, D, _ = J.shape
         found = np.empty((E, k * D, k * D))
-        loops.assemble(curves.scales, J, b.own, found)
+        loops.assemble_elements(curves.scales, J, b.own, found)
         by_y = np.einsum("e,jl,ejab->ejalb", h**2, b.own[0], J[:, :, 0])
         by_slope = np.einsum("e,jl,ejab->ejalb", h, b.own[1], J[:, :, 1])
         expected = np.eye(k * D) - (by_y + by_slope).reshape(E, k * D, k * D)
@@ -192,7 +192,7 @@ class TestLoops:
         found = np.empty((len(curves.v), 5))
         loops.pinned_variances(curves.t, curves.offsets, points, found)
         times = (curves.t[curves.left][:, None] + points * curves.h[:, None]).ravel()
-        shape = Shape.on(curves.t, curves.offsets, 2, True)
+        shape = ErrorShape.on(curves.t, curves.offsets, 2, True)
         expected = shape.cov(np.repeat(curves.member, 5), times, times)[:, 0, 0]
         np.testing.assert_allclose(found.ravel(), expected, atol=1e-12 * expected.max())
 
@@ -290,7 +290,7 @@ def test_rows_are_exchanged_where_a_pivot_vanishes():
     """y'' = -y on (0, 2 pi): half of the interval is singular, the whole with 1.5 pi is not."""
     t = np.linspace(0.0, 1.5 * np.pi, 7)  # the first four elements make an interval of pi
     kept, none = np.array([[0, 6]]), np.zeros((1, 0))
-    curves = Chains(t, offsets_of([7]), np.zeros((7, 2, 1)), np.zeros((6, 4, 1)), none, kept, True)
+    curves = Splines(t, offsets_of([7]), np.zeros((7, 2, 1)), np.zeros((6, 4, 1)), none, kept, True)
     J = np.zeros((6, 4, 2, 1, 1))
     J[:, :, 0] = -1.0
     linear = factorised(curves, J)
@@ -370,7 +370,7 @@ def test_orders_of_convergence(k):
     for N in (8, 16):
         t = 2 * np.linspace(0.0, 1.0, N + 1) ** 1.2
         kept, none = np.array([[0, N]]), np.zeros((1, 0))
-        curves = Chains(t, offsets_of([N + 1]), np.zeros((N + 1, 2, 2)), np.zeros((N, k, 2)), none, kept, True)
+        curves = Splines(t, offsets_of([N + 1]), np.zeros((N + 1, 2, 2)), np.zeros((N, k, 2)), none, kept, True)
         linear = factorised(curves, np.array(np.broadcast_to(J, (N, k, 2, 2, 2))))
         times = curves.states(gauss_only=True)[0]
         forcing = acceleration(times) - solution(times) @ J[0].T - velocity(times) @ J[1].T

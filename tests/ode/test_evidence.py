@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 
 from probgeo import solve_bvp, solve_ivp, solvers
 from probgeo.ode.dense.evidence import evidence, minimised
-from probgeo.ode.dense.gram import Observations, Regression, SplitCovariance, observed_covariance
+from probgeo.ode.dense.gram import Observations, PriorAtNodes, SplitCovariance, observed_covariance
 from probgeo.ode.kernels import IntegratedWiener, Matern, SquaredExponential
 from probgeo.ode.problem import Problem
 
@@ -42,7 +42,7 @@ def test_evidence_is_the_joint_density_over_that_of_the_ends(kronecker):
     """p(Y | a, b) = p(Y, a, b) / p(a, b), by Eq. 18 and the Gram matrix of a kernel that is not pinned."""
     seen, split, kernel = observations(kronecker), SplitCovariance.of(V, kronecker), Matern(4.5, 0.3)
     problem = Problem(None, 0.0, 1.0, 2, "boundary", np.zeros((2, 2, 2)), None, (2,))
-    prior = Regression.of(problem, np.arange(2), NODES, kernel, split, 0.0)
+    prior = PriorAtNodes.of(problem, np.arange(2), NODES, kernel, split, 0.0)
     found = evidence(prior.factor(seen), prior.surprise(seen), split).log(np.ones(2))
 
     B = len(split.rows)

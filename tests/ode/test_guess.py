@@ -52,8 +52,8 @@ def test_a_curve():
 
 def test_shapes_are_checked():
     with pytest.raises(ValueError, match="at least two samples"):
-        guess_samples(np.zeros((1, 2)), problem())
+        guess_samples(np.zeros((1, 2)), (1.0, 3.0), (3, 2))
     with pytest.raises(ValueError, match=r"shape \(3, 5, 2\) at 5 times, got \(5, 4\)"):
-        guess_samples(np.zeros((5, 4)), problem())
+        guess_samples(np.zeros((5, 4)), (1.0, 3.0), (3, 2))
     with pytest.raises(ValueError, match="guess must be finite"):
-        guess_samples(np.full((5, 2), np.nan), problem())
+        guess_samples(np.full((5, 2), np.nan), (1.0, 3.0), (3, 2))

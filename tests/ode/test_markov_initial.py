@@ -12,8 +12,8 @@ from probgeo import ConvergenceWarning, Gaussian, solve_ivp, solvers
 from probgeo.functions import NumpyFunction, as_field
 from probgeo.ode.curve import NOT_FINITE, OK, STIFF
 from probgeo.ode.markov import initial_loops as loops
-from probgeo.ode.markov.defect import along, polynomials, radau, random_signs, without_bumps
-from probgeo.ode.markov.implicit import method
+from probgeo.ode.markov.defect import polynomials, polynomials_at, radau, random_signs, without_bumps
+from probgeo.ode.markov.implicit import implicit_tableau
 from probgeo.ode.markov.runge_kutta import tableau
 from probgeo.ode.markov.steps import integrated
 from probgeo.ode.problem import initial_value_problem
@@ -421,7 +421,7 @@ class TestCoefficients:
 
     def test_the_embedded_formula_is_of_the_order_of_its_stages(self):
         # y' = (5 t^4 ... 1): the difference vanishes for polynomials of degree up to S
-        m = method()
+        m = implicit_tableau()
         for degree in range(1, len(m.points) + 1):
             f0 = 1.0 if degree == 1 else 0.0
             Z = m.points**degree / degree
@@ -459,10 +459,10 @@ class TestPolynomials:
         velocity, h = rng.standard_normal((4, 5, 2)), rng.uniform(0.5, 2.0, 4)
         y, rise = rng.standard_normal((2, 4, 4))  # of states (y, y'), of which y' is known already
         pieces = integrated(velocity, h, y, rise)
-        ends = along(pieces, h, np.array([0.0, 1.0]), 0)
+        ends = polynomials_at(pieces, h, np.array([0.0, 1.0]), 0)
         expected = np.stack([y, y + rise], axis=1)[..., :2]
         np.testing.assert_allclose(ends, expected, atol=1e-12)
-        slopes = along(pieces, h, np.array([0.0, 1.0]), 1)
+        slopes = polynomials_at(pieces, h, np.array([0.0, 1.0]), 1)
         expected = np.stack([velocity[:, 0], velocity.sum(axis=1)], axis=1)
         np.testing.assert_allclose(slopes, expected, atol=1e-12)
 
@@ -472,7 +472,7 @@ class TestPolynomials:
         start, columns = rng.standard_normal((2, 2, 3)), rng.standard_normal((5, 4, 2, 3))
         pieces = polynomials(elements, start, columns).reshape(5, 5, -1)
         s = np.concatenate([[0.0], radau(4).points])
-        values = along(pieces, np.ones(5), s, 0).reshape(5, 5, 2, 3)
+        values = polynomials_at(pieces, np.ones(5), s, 0).reshape(5, 5, 2, 3)
         np.testing.assert_allclose(values[:, 1:], columns, atol=1e-11)
         before = np.stack([start[0], columns[0, -1], start[1], columns[2, -1], columns[3, -1]])
         np.testing.assert_allclose(values[:, 0], before, atol=1e-11)
@@ -487,8 +487,8 @@ class TestPolynomials:
         for e in (1, 3, 4):
             error[e, 0] = error[e - 1].sum(axis=0)
         better, left = without_bumps(pieces, error, elements, h)
-        np.testing.assert_allclose(along(better, h, ends, 0), along(pieces, h, ends, 0), atol=1e-12)
-        slopes, before, wrong = (along(x, h, ends, 1) for x in (better, pieces, error))
+        np.testing.assert_allclose(polynomials_at(better, h, ends, 0), polynomials_at(pieces, h, ends, 0), atol=1e-12)
+        slopes, before, wrong = (polynomials_at(x, h, ends, 1) for x in (better, pieces, error))
         np.testing.assert_allclose(slopes[:, 1], before[:, 1], atol=1e-11)
         # what is left of the error starts with the slope that it ended with
         remaining = wrong - (before - slopes)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probgeo.ode.markov.collocation import Chains
+from probgeo.ode.markov.collocation import Splines
 from probgeo.ode.markov.mesh import MOST, distribute, graded, on_mesh, remeshed, wanted
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ragged import offsets_of
@@ -70,7 +70,7 @@ def test_curves_stay_what_they_are_on_finer_meshes(seed, q):
         np.testing.assert_allclose(means[0], means[1], atol=1e-10 * np.abs(means[0]).max())
 
 
-def _posterior(curves: Chains) -> PiecewisePosterior:
+def _posterior(curves: Splines) -> PiecewisePosterior:
     envelope = np.ones_like(curves.z[:, 0])
     return PiecewisePosterior(curves.t, curves.offsets, curves.pieces(), None, envelope, 2, True)
 
@@ -89,7 +89,7 @@ def test_ends_stay_and_numbers_are_kept_within_limits(seed):
 def test_times_of_conditions_stay():
     t = np.array([0.0, 0.1, 0.3, 0.7, 1.0])
     none, kept = np.zeros((1, 0)), np.array([[0, 2, 4]])
-    curves = Chains(t, np.array([0, 5]), np.zeros((5, 2, 1)), np.zeros((4, 4, 1)), none, kept, False)
+    curves = Splines(t, np.array([0, 5]), np.zeros((5, 2, 1)), np.zeros((4, 4, 1)), none, kept, False)
     finer = remeshed(curves, np.full(4, 2.6), 3, 100)
     np.testing.assert_array_equal(finer.t[finer.kept], [[0.0, 0.3, 1.0]])
     assert finer.sizes == [13]

@@ -6,7 +6,7 @@ import pytest
 from scipy.linalg import expm
 
 from probgeo import Gaussian, solve_ivp, solvers
-from probgeo.ode.shape import Shape
+from probgeo.ode.error_shape import ErrorShape
 
 T = np.linspace(0.0, 10.0, 201)[1:]
 
@@ -133,7 +133,7 @@ def test_shape_is_the_covariance_of_integrated_bridges():
     for _ in range(3):
         middle = 0.5 * (columns[-1][1:] + columns[-1][:-1])
         columns.append(np.concatenate([np.zeros((1, n)), step * np.cumsum(middle, axis=0)]))
-    shape = Shape.on(step * np.array([0.0, 350.0, 750.0]), np.array([0, 3]), 3, False)
+    shape = ErrorShape.on(step * np.array([0.0, 350.0, 750.0]), np.array([0, 3]), 3, False)
     for i, j in ((150, 300), (250, 600), (550, 700), (750, 750)):
         found = shape.cov(np.array([0]), np.array([i * step]), np.array([j * step]))[0]
         expected = [[columns[3 - p][i] @ columns[3 - q][j] for q in range(4)] for p in range(4)]

@@ -10,8 +10,8 @@ import pytest
 
 from probgeo import ConvergenceWarning, Gaussian, solve_bvp, solve_ivp, solvers
 from probgeo.functions import NumpyFunction
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.kernels import IntegratedWiener
-from probgeo.ode.shape import Shape
 from probgeo.ragged import offsets_of
 
 TIMES = np.linspace(0.0, 2.0, 9)
@@ -104,7 +104,7 @@ def test_the_numerical_covariance_is_the_papers_where_the_model_is_the_same():
     )  # fmt: skip
     curve = solve_bvp(lambda t, y, dy: 0.0 * y, (0.0, 1.0), [0.0], [0.0], solver=dense)
     nodes = np.asarray(curve.nodes)
-    shape = Shape.on(nodes, offsets_of([size]), 2, True)
+    shape = ErrorShape.on(nodes, offsets_of([size]), 2, True)
     s, t = np.array([0.1, 0.35, 0.9, 0.5]), np.array([0.6, 0.4, 0.95, 0.5])
     expected = shape.cov(np.zeros(4, dtype=int), s, t)
     for orders in ((0, 0), (0, 1), (1, 1)):

@@ -8,7 +8,7 @@ import numpy as np
 from probgeo.ode.curve import NOT_FINITE, OK, UNFAITHFUL
 from probgeo.ode.dense.error_models import ErrorModel, FoundBounds, LinearisedError
 from probgeo.ode.dense.evidence import best_lengthscales, evidence
-from probgeo.ode.dense.gram import Regression, SplitCovariance, mean_basis
+from probgeo.ode.dense.gram import PriorAtNodes, SplitCovariance, mean_basis
 from probgeo.ode.dense.posterior import DensePosterior, Sensitivity
 from probgeo.ode.dense.sweeps import Sweeps, relative_size, sweep_until_settled
 from probgeo.ode.kernels import Stationary
@@ -32,7 +32,7 @@ def infer(
     """
     model = solver.error_model
     V = SplitCovariance.of(shape, model.kronecker)
-    prior = Regression.of(problem, members, nodes, solver.kernel, V, solver.nugget)
+    prior = PriorAtNodes.of(problem, members, nodes, solver.kernel, V, solver.nugget)
     scale2 = given_scale2(solver, prior, shape)
     evaluations = np.zeros(len(members), dtype=np.int64)
     if solver.find_bounds:
@@ -82,7 +82,7 @@ def counted(nodes: np.ndarray, refined: Sweeps, guess: np.ndarray | None) -> np.
     return nodes.size * (refined.sweeps + (4 if guess is None else 2))
 
 
-def given_scale2(solver: "Dense", prior: Regression, shape: np.ndarray) -> np.ndarray | None:
+def given_scale2(solver: "Dense", prior: PriorAtNodes, shape: np.ndarray) -> np.ndarray | None:
     """Squares (P,) of the scale of V, NaN or None where the evidence is to choose it."""
     if solver.scale != "ends":
         return None if solver.scale == "evidence" else np.ones(len(prior.values))
@@ -92,7 +92,7 @@ def given_scale2(solver: "Dense", prior: Regression, shape: np.ndarray) -> np.nd
     return np.where(size > 0, size, np.nan)
 
 
-def found_bounds(prior: Regression, model: ErrorModel, guess: np.ndarray | None) -> FoundBounds:
+def found_bounds(prior: PriorAtNodes, model: ErrorModel, guess: np.ndarray | None) -> FoundBounds:
     """Elementwise largest |Jacobian| along first solutions: U and U' of Eq. 9."""
     states = prior.states(*prior.sweep(model, guess))
     J = prior.evaluations(prior.nodes, states[:, :, :-1], jacobians=True).jacobians
@@ -103,12 +103,12 @@ def found_bounds(prior: Regression, model: ErrorModel, guess: np.ndarray | None)
 
 def with_best_lengthscales(
     solver: "Dense",
-    prior: Regression,
+    prior: PriorAtNodes,
     model: ErrorModel,
     guess: np.ndarray | None,
     scale2: np.ndarray | None,
     rounds: int = 4,
-) -> tuple[Regression, np.ndarray]:
+) -> tuple[PriorAtNodes, np.ndarray]:
     """Alternate sweeps with the best length scales for their evaluations; counts of these (P,).
 
     The evaluations are refined first: those of the recursion alone are rough where a length scale is short, and rough
@@ -128,7 +128,7 @@ def with_best_lengthscales(
     return prior, used
 
 
-def sensitivity(prior: Regression, shape: np.ndarray, states: np.ndarray) -> Sensitivity | None:
+def sensitivity(prior: PriorAtNodes, shape: np.ndarray, states: np.ndarray) -> Sensitivity | None:
     """How the user's uncertain data move the curve, through the ODE linearised about it.
 
     One linear problem for each direction in which the data (or, if asked for, the parameters of f) may move.

@@ -29,7 +29,7 @@ class Evaluations(NamedTuple):
 class ErrorModel:
     """The base: the evaluation is taken as an observation of c^(n), with some noise.
 
-    A model of one's own defines `noise`, and says whether it needs Jacobians (`uses_jacobians`),
+    Your own model defines `noise`, and says whether it needs Jacobians (`uses_jacobians`),
     whether its noise is always a multiple of V (`kronecker`) and whether maps and noise are the
     same for all evaluations (`shared`, one Gram matrix for the whole batch).
     """

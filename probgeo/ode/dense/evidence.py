@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probgeo.ode.dense.algebra import solve_lower
-from probgeo.ode.dense.gram import Observations, Regression, SplitCovariance
+from probgeo.ode.dense.gram import Observations, PriorAtNodes, SplitCovariance
 from probgeo.ode.kernels import Stationary
 
 
@@ -49,7 +49,7 @@ def _log_diagonal(L: np.ndarray) -> np.ndarray:
 
 
 def best_lengthscales(
-    kernel: Stationary, prior: Regression, observations: Observations, scale2: np.ndarray | None, start: np.ndarray
+    kernel: Stationary, prior: PriorAtNodes, observations: Observations, scale2: np.ndarray | None, start: np.ndarray
 ) -> np.ndarray:
     """The length scales (P,) of highest evidence for given evaluations, from those of `start`.
 

@@ -87,7 +87,7 @@ def observed_covariance(maps: np.ndarray, V: np.ndarray, K: np.ndarray) -> np.nd
 
 
 @dataclass(frozen=True)
-class Regression:
+class PriorAtNodes:
     """Some members of a problem on nodes of the unit interval, with the prior there.
 
     A derivative by tau = (t - t0) / (t1 - t0) is the duration times a derivative by t.
@@ -117,7 +117,7 @@ class Regression:
     @classmethod
     def of(
         cls, problem: Problem, members: np.ndarray, nodes: np.ndarray, kernel: Kernel, V: SplitCovariance, nugget: float
-    ) -> "Regression":
+    ) -> "PriorAtNodes":
         places = BOUNDARY if problem.kind == "boundary" else INITIAL[problem.order]
         values = problem.values[members] * _units(places, problem.duration)
         m = range(problem.order + 1)
@@ -126,13 +126,13 @@ class Regression:
         own = cls(problem, members, nodes, values, Pinned(kernel, places), V, nugget, nothing, mean)
         return own.with_kernel(kernel)
 
-    def with_kernel(self, kernel: Kernel) -> "Regression":
+    def with_kernel(self, kernel: Kernel) -> "PriorAtNodes":
         """Under another prior."""
         orders = tuple(range(self.problem.order + 1))
         pinned = Pinned(kernel, self.kernel.conditions)
         return replace(self, kernel=pinned, K=prior_covariance(pinned, orders, self.nodes, orders, self.nodes))
 
-    def take(self, members: np.ndarray) -> "Regression":
+    def take(self, members: np.ndarray) -> "PriorAtNodes":
         """Some of these members, by their place among them."""
         return replace(
             self,

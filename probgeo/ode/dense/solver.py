@@ -43,7 +43,7 @@ class Dense:
     error_model : "jacobian" | "bound" | "none" | "linearised" | ErrorModel
         How the error of evaluating f at an estimate is treated (Eq. 10). "jacobian": noise with
         the exact first-order covariance. "bound": Eq. 10 with the largest |Jacobian| found along
-        a first solution; `BoundError(U, U_prime)` for bounds of one's own. "none": ignored.
+        a first solution; `BoundError(U, U_prime)` for your own bounds. "none": ignored.
         "linearised": f is linearised, sweeps become Gauss-Newton steps.
     refinements : int
         Most sweeps after the first one (Sec. 3.3.1); they end early at `tolerance`. They start
@@ -160,7 +160,7 @@ class Dense:
 
 
 def _as_grid(grid: Any) -> tuple[np.ndarray | None, str | None]:
-    """A grid of one's own, or the name of one (None leaves the choice to the problem)."""
+    """The user's grid, or the name of one (None leaves the choice to the problem)."""
     if grid is None:
         return None, None
     if isinstance(grid, str):

@@ -7,7 +7,7 @@ import numpy as np
 
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED
 from probgeo.ode.dense.error_models import ErrorModel, LinearisedError
-from probgeo.ode.dense.gram import Observations, Regression, take_members
+from probgeo.ode.dense.gram import Observations, PriorAtNodes, take_members
 
 
 class Sweeps(NamedTuple):
@@ -21,49 +21,49 @@ class Sweeps(NamedTuple):
 
 
 def sweep_until_settled(
-    regression: Regression, model: ErrorModel, guess: np.ndarray | None, sweeps: int, tolerance: float
+    prior: PriorAtNodes, model: ErrorModel, guess: np.ndarray | None, sweeps: int, tolerance: float
 ) -> tuple[Observations, np.ndarray, Sweeps]:
     """The recursion, and sweeps after it: observations, their Gram matrix, and how they ended.
 
     Sweeps evaluate f again at the posterior mean. With a linearised model that is a Gauss-Newton
     step of the states; else the Gram matrix is fixed, and the evaluations are what is iterated.
     """
-    observations, L = regression.sweep(model, guess)
+    observations, L = prior.sweep(model, guess)
     newton = isinstance(model, LinearisedError)
 
     def missed(x: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """By how much f is missed, and f, both (P, N, D)."""
-        part, states = regression.take(members), x
+        part, states = prior.take(members), x
         if not newton:
             states = part.states(observations.take(members)._replace(values=x), take_members(L, members))
         values = part.evaluate(states)
         return (x[:, :, -1] if newton else x) - values, values
 
     def sweep(x: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        part, (residual, proposal) = regression.take(members), missed(x, members)
+        part, (residual, proposal) = prior.take(members), missed(x, members)
         size = relative_size(part, residual, proposal)
         if newton:
             seen = part.observe(model, x)
             proposal = part.states(seen, part.factor(seen))
         return size, proposal
 
-    start = regression.states(observations, L) if newton else observations.values
+    start = prior.states(observations, L) if newton else observations.values
     if guess is None:  # the recursion can run away where the straight line does not
-        line = regression.prior_mean if newton else regression.evaluate(regression.prior_mean)
+        line = prior.prior_mean if newton else prior.evaluate(prior.prior_mean)
         everyone = np.arange(len(start))
         of_start, of_line = (np.sum(missed(x, everyone)[0] ** 2, axis=(1, 2)) for x in (start, line))
         worse = ~(of_start <= of_line)  # also for NaN
         start[worse] = line[worse]
     refined = damped_sweeps(sweep, start, sweeps, tolerance)
     if newton:
-        observations = regression.observe(model, refined.x)
-        return observations, regression.factor(observations), refined
+        observations = prior.observe(model, refined.x)
+        return observations, prior.factor(observations), refined
     return observations._replace(values=refined.x), L, refined
 
 
-def relative_size(regression: Regression, residual: np.ndarray, values: np.ndarray) -> np.ndarray:
+def relative_size(prior: PriorAtNodes, residual: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Size (P,) of residuals (P, N, D) against that of f and of the slope of the straight line."""
-    slope = regression.prior_mean[:, :, 1]
+    slope = prior.prior_mean[:, :, 1]
     sizes = [np.sqrt(np.mean(x**2, axis=(1, 2))) for x in (residual, values, slope)]
     return sizes[0] / np.maximum(sizes[1] + sizes[2], np.finfo(float).tiny)
 

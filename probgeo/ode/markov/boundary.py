@@ -15,7 +15,7 @@ import numpy as np
 from probgeo.ode.conditions import Conditions
 from probgeo.ode.curve import NOT_FINITE, OK, SINGULAR, STALLED, TOO_COARSE, Curve, CurveWithParameters, collected
 from probgeo.ode.guess import guess_samples, sample_states
-from probgeo.ode.markov.collocation import Chains, basis, largest_of, pieces
+from probgeo.ode.markov.collocation import Splines, basis, largest_of, pieces
 from probgeo.ode.markov.errors import (
     Bars,
     Errors,
@@ -56,12 +56,13 @@ def solve_boundary(problem: Problem | ConditionedProblem, solver: "Markov", gues
     """
     by_args = isinstance(problem, Problem) and problem.with_args
     stated = as_conditioned(problem) if isinstance(problem, Problem) else problem
-    samples = None if guess is None else guess_samples(guess, problem)
+    shape = *problem.batch_shape, problem.dimension
+    samples = None if guess is None else guess_samples(guess, (problem.t0, problem.t1), shape)
 
     def work(members: np.ndarray) -> list[tuple[np.ndarray, Curve]]:
         return Work(stated, solver, members, samples, by_args).run()
 
-    if problem.count == 1:  # neither chunks nor a bar, which would take a tenth of the time
+    if problem.count == 1:  # without chunks and a bar, which would take a tenth of the time
         with blas_on_one_thread:
             return collected(work(np.zeros(1, dtype=np.int64)), problem.batch_shape)
     k, q, D = max(solver.order - 1, problem.order), problem.order, problem.dimension
@@ -106,7 +107,7 @@ def at_ends(conditions: Conditions, values: np.ndarray) -> np.ndarray:
 
 def first_curves(
     problem: ConditionedProblem, members: np.ndarray, k: int, elements: int, samples: np.ndarray | None
-) -> Chains:
+) -> Splines:
     """Guesses, or lines through the given values, on about equal steps."""
     q, D, B = problem.order, problem.dimension, len(members)
     given = gives_ends(problem)
@@ -114,7 +115,7 @@ def first_curves(
     N = len(s)
     z, v = np.zeros((B, N, q, D)), np.zeros((B, N - 1, k, D))
     if samples is None and not given:
-        z[:, :, 0] = lines(problem.conditions, members, problem.t0 + problem.duration * s)
+        z[:, :, 0] = through_values(problem.conditions, members, problem.t0 + problem.duration * s)
         if q > 1:
             z[:, :-1, 1] = np.diff(z[:, :, 0], axis=1) / np.diff(s)[:, None]
             z[:, -1, 1] = z[:, -2, 1]
@@ -136,7 +137,7 @@ def first_curves(
     offsets = np.arange(B + 1) * N
     kept = offsets[:-1, None] + nodes
     p = problem.parameters[members].copy()
-    return Chains(
+    return Splines(
         np.repeat(s[None], B, axis=0).ravel(), offsets, z.reshape(B * N, q, D), v.reshape(-1, k, D), p, kept, given
     )
 
@@ -154,7 +155,7 @@ def _about_equal_steps(places: tuple[float, ...], elements: int) -> tuple[np.nda
     return np.concatenate([*parts, [1.0]]), np.concatenate([[0], np.cumsum(counts)])
 
 
-def lines(conditions: Conditions, members: np.ndarray, times: np.ndarray) -> np.ndarray:
+def through_values(conditions: Conditions, members: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Straight lines between values that conditions give, zero where there are none, at times (N,): (B, N, D)."""
     given = conditions.line[members]
     out = np.zeros((len(members), len(times), given.shape[2]))
@@ -191,12 +192,12 @@ class Work:
         self.rounds = np.zeros(count, dtype=np.int64)
         self.share = np.ones(count)
         self.growth = np.ones(count)
-        self.reached: list[tuple[float, Chains] | None] = [None] * count  # in continuation
+        self.reached: list[tuple[float, Splines] | None] = [None] * count  # in continuation
         self.doubts = np.zeros(count)
         self.evaluations = np.zeros(count, dtype=np.int64)
         self.answers: list[tuple[np.ndarray, Curve]] = []  # of these members
-        # curves that Newton's method is to be applied to, and whose they are
-        self.queue: list[tuple[np.ndarray, Chains]] = []
+        # members, and their curves for Newton's method to start from
+        self.queue: list[tuple[np.ndarray, Splines]] = []
         self._start(np.arange(count), 0)
 
     def run(self) -> list[tuple[np.ndarray, Curve]]:
@@ -205,7 +206,7 @@ class Work:
         while self.queue:
             todo, self.queue = self.queue, []
             numbers = np.concatenate([part[0] for part in todo])
-            curves = Chains.joined([part[1] for part in todo])
+            curves = Splines.joined([part[1] for part in todo])
             equations = self.equations.take(numbers)
             if (self.share[numbers] < 1.0).any():
                 equations = replace(equations, share=self.share[numbers])
@@ -220,7 +221,6 @@ class Work:
         return self.answers
 
     def _start(self, numbers: np.ndarray, attempt: int) -> None:
-        """First curves of some members."""
         elements = self.first_elements[attempt]
         if self.samples is not None and attempt == 0:
             elements = int(np.clip(self.samples.shape[1] - 1, elements, 16))
@@ -291,7 +291,7 @@ class Work:
         allowed = 0.5 * curves.largest(errors.local) / np.maximum(excess, 1e-300)
         more = wanted(errors.local, allowed[curves.member], self.k + self.problem.order)
         more = np.where(doubts[curves.member], np.maximum(more, 2.0), more)
-        # a mesh must not merely move, least of all where it shows little of the solution
+        # meshes must grow, not just move, above all where they show little of the solution
         if self.problem.order == 2 and unseen.any():
             more = np.where(unseen[curves.member], np.maximum(more, waves(settled)), more)
         growth = np.where(unseen, 1.3, 1.1)
@@ -301,7 +301,7 @@ class Work:
         finer = remeshed(curves.take(members), more[elements], 3, self.solver.max_points)
         self.queue.append((numbers[members], finer))
 
-    def _onto_own_mesh(self, numbers: np.ndarray, curves: Chains, which: np.ndarray) -> None:
+    def _onto_own_mesh(self, numbers: np.ndarray, curves: Splines, which: np.ndarray) -> None:
         """On as many nodes as the user wants."""
         members = np.flatnonzero(which)
         if len(members):
@@ -359,7 +359,7 @@ class Work:
         self.queue.append((np.array([number]), curves))
         return True
 
-    def _turn_on(self, numbers: np.ndarray, curves: Chains, which: np.ndarray) -> None:
+    def _turn_on(self, numbers: np.ndarray, curves: Splines, which: np.ndarray) -> None:
         """More of f, for members in continuation whose share of it is solved."""
         for i in np.flatnonzero(which):
             number = numbers[i]
@@ -373,7 +373,13 @@ class Work:
     # --- answers ------------------------------------------------------------------------------
 
     def _answer(
-        self, numbers: np.ndarray, curves: Chains, bars: Bars, cov: np.ndarray, residual: np.ndarray, status: np.ndarray
+        self,
+        numbers: np.ndarray,
+        curves: Splines,
+        bars: Bars,
+        cov: np.ndarray,
+        residual: np.ndarray,
+        status: np.ndarray,
     ) -> None:
         """Curves with error bars, covariances of parameters (B, P, P) and the rest, of those not under way."""
         members, problem = np.flatnonzero(status != UNDER_WAY), self.problem
@@ -409,7 +415,7 @@ class Work:
             answer = CurveWithParameters(*values, own.p, cov, by_data)
         self.answers.append((self.members[chosen], answer))
 
-    def _spread(self, numbers: np.ndarray, curves: Chains) -> tuple[np.ndarray | None, np.ndarray]:
+    def _spread(self, numbers: np.ndarray, curves: Splines) -> tuple[np.ndarray | None, np.ndarray]:
         """How pieces (E, k + q, D, R), and parameters (B, P, R), move with the data and, if wanted, with args of f."""
         known, members = self.problem.conditions.spread, self.members[numbers]
         if known is None and not self.by_args:
@@ -431,7 +437,7 @@ class Work:
 
 
 def waves(settled: Settled) -> np.ndarray:
-    """Elements that waves ask for in the place of each (E,): one for two radians.
+    """How many elements each (E,) should become to resolve waves: one for two radians.
 
     A dimension swings with a frequency of (-d f_i / d y_i)^(1/2), if that is a number.
     """
@@ -440,13 +446,13 @@ def waves(settled: Settled) -> np.ndarray:
     return np.minimum(settled.curves.h * frequency / 2.0, MOST)
 
 
-def relative_defect(curves: Chains, defects: np.ndarray) -> np.ndarray:
+def relative_defect(curves: Splines, defects: np.ndarray) -> np.ndarray:
     """The largest |y^(q) - f| of every member, relative to its largest highest derivative."""
     missed, forces = (curves.largest(largest_of(x)) for x in (defects, curves.v))
     return np.where(missed > 0, missed / np.maximum(forces, 1e-300), 0.0)
 
 
-def log_evidence(curves: Chains) -> np.ndarray:
+def log_evidence(curves: Splines) -> np.ndarray:
     """Log density of the highest derivatives at the Gauss points, given the first, by member.
 
     If y^(q) is a Brownian motion of scale s, its increments over times dt are
@@ -466,5 +472,5 @@ def log_evidence(curves: Chains) -> np.ndarray:
 
 
 def _over(width: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """How many times too wide."""
+    """By what factor error bars are too wide."""
     return np.where(width > 0, width / np.maximum(allowed, 1e-300), 0.0)

@@ -50,7 +50,7 @@ def states_at(
 
 
 @loop
-def moved(
+def move(
     offsets: np.ndarray,
     by: np.ndarray,
     z: np.ndarray,
@@ -78,7 +78,7 @@ def moved(
 
 
 @loop
-def assemble(scales: np.ndarray, jacobians: np.ndarray, integrals: np.ndarray, matrices: np.ndarray) -> None:
+def assemble_elements(scales: np.ndarray, jacobians: np.ndarray, integrals: np.ndarray, matrices: np.ndarray) -> None:
     """I - sum_m h^(q-m) J_m G^m at k points of every element, (E, k D, k D): v by themselves.
 
     jacobians (E, k, q, D, D), integrals (q, k, k).
@@ -209,7 +209,7 @@ def tested_forces(
 
 
 @loop
-def lengths(offsets: np.ndarray, scales: np.ndarray, z: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
+def largest_moves(offsets: np.ndarray, scales: np.ndarray, z: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
     """The largest |y| at nodes, z (rows, q, D), and h^q |v| / 8 (E, k, D) of every member: out (B,).
 
     If v is empty, nodes alone count.

@@ -10,7 +10,7 @@ from probgeo._loops import loop
 
 
 @loop
-def end_slopes(h: np.ndarray, responses: np.ndarray, slope_at_ends: np.ndarray, ends: np.ndarray) -> None:
+def slopes_by_ends(h: np.ndarray, responses: np.ndarray, slope_at_ends: np.ndarray, ends: np.ndarray) -> None:
     """How slopes at both ends of an element move with its two ends: (E, 2, 2, D, D).
 
     p'(end) = (y_right - y_left)/h + h sum_j G_j'(end) v_j, with v moving by `responses`

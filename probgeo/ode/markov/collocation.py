@@ -22,7 +22,7 @@ from probgeo.ode.markov import boundary_loops as loops
 from probgeo.ragged import elements_of, members_of, offsets_of, rows_of, take
 
 BLAS = 8  # dimensions from which on LAPACK inverts an element faster than the plain loop
-LOOKS = 8  # equal parts of an element, in whose middles errors are looked at
+LOOKS = 8  # equal parts of an element; errors are evaluated in their middles
 
 
 class Basis(NamedTuple):
@@ -147,8 +147,8 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chains:
-    """Curves of a batch, each on a mesh of its own.
+class Splines:
+    """Piecewise polynomial curves of a batch, each on a mesh of its own.
 
     t (rows,), offsets (B + 1,), z (rows, q, D), v (elements, k, D), p (B, P), kept (B, J): rows of the times that
     conditions speak of; given: whether they give the curve at both ends, and nothing else
@@ -172,7 +172,6 @@ class Chains:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """Nodes of every member."""
         return np.diff(self.offsets)
 
     @cached_property
@@ -182,7 +181,7 @@ class Chains:
 
     @cached_property
     def member(self) -> np.ndarray:
-        """Of every element."""
+        """The member that every element belongs to."""
         return members_of(self.elements)
 
     @cached_property
@@ -204,16 +203,16 @@ class Chains:
     def basis(self) -> Basis:
         return basis(self.v.shape[1], self.order, self.given)
 
-    def take(self, members: np.ndarray) -> "Chains":
+    def take(self, members: np.ndarray) -> "Splines":
         if is_everyone(members, self.count):
             return self
         offsets, t, z = take(self.offsets, members, self.t, self.z)
         v = self.v[rows_of(self.elements, members)]
         kept = self.kept[members] + (offsets[:-1] - self.offsets[members])[:, None]
-        return Chains(t, offsets, z, v, self.p[members], kept, self.given)
+        return Splines(t, offsets, z, v, self.p[members], kept, self.given)
 
     @classmethod
-    def joined(cls, parts: Sequence["Chains"]) -> "Chains":
+    def joined(cls, parts: Sequence["Splines"]) -> "Splines":
         if len(parts) == 1:
             return parts[0]
         offsets = offsets_of(np.concatenate([part.sizes for part in parts]))
@@ -222,16 +221,16 @@ class Chains:
         t, z, v, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("t", "z", "v", "p"))
         return cls(t, offsets, z, v, p, np.concatenate(kept), parts[0].given)
 
-    def with_values(self, z: np.ndarray, v: np.ndarray, p: np.ndarray) -> "Chains":
-        """Other curves on the same meshes, about which nothing is found out twice."""
-        other = object.__new__(Chains)
+    def with_values(self, z: np.ndarray, v: np.ndarray, p: np.ndarray) -> "Splines":
+        """Other curves on the same meshes, which share what is cached about these."""
+        other = object.__new__(Splines)
         other.__dict__.update(self.__dict__, z=z, v=v, p=p)
         return other
 
-    def moved(self, step: Step, by: np.ndarray) -> "Chains":
+    def moved(self, step: Step, by: np.ndarray) -> "Splines":
         """The curves plus `by` (B,) times a step."""
         values = np.empty_like(self.z), np.empty_like(self.v), np.empty_like(self.p)
-        loops.moved(self.offsets, by, self.z, self.v, self.p, *step, *values)
+        loops.move(self.offsets, by, self.z, self.v, self.p, *step, *values)
         return self.with_values(*values)
 
     def states(
@@ -275,14 +274,14 @@ class Chains:
         """max |y| of every member, at its nodes."""
         return self.norm(Step(self.z, self.v[:0], self.p))
 
-    def norm(self, step: "Step | Chains") -> np.ndarray:
+    def norm(self, step: "Step | Splines") -> np.ndarray:
         """How far a step moves every member, at most: at nodes, and by bends h^q |v| / 8 between."""
         out = np.empty(self.count)
-        loops.lengths(self.offsets, self.scales, step.z, step.v, out)
+        loops.largest_moves(self.offsets, self.scales, step.z, step.v, out)
         return out
 
     def norms(self, step: Step) -> np.ndarray:
-        """The same for each dimension: (B, D)."""
+        """How far a step moves every member at most in each dimension: (B, D)."""
         bends = self.scales[:, :1] * np.abs(step.v).max(axis=1) / 8.0
         at_nodes = np.maximum.reduceat(np.abs(step.z[:, 0]), self.offsets[:-1])
         return np.maximum(at_nodes, np.maximum.reduceat(bends, self.elements[:-1]))
@@ -325,7 +324,7 @@ def inverted(matrices: np.ndarray, dimension: int) -> np.ndarray:
         return matrices
 
 
-def times(matrices: np.ndarray, columns: np.ndarray, dimension: int) -> np.ndarray:
+def products(matrices: np.ndarray, columns: np.ndarray, dimension: int) -> np.ndarray:
     """Products of matrices (E, a, b) with columns (E, b, C)."""
     if dimension >= BLAS:
         return np.matmul(matrices, columns)

@@ -31,7 +31,7 @@ from probgeo.ragged import members_of
 DRAWS = 8
 
 
-class Collocation(NamedTuple):
+class RadauRule(NamedTuple):
     """Radau's points c (S,) with c_S = 1, and the integrals (S, S) of their Lagrange functions."""
 
     points: np.ndarray
@@ -42,8 +42,8 @@ class Collocation(NamedTuple):
 
 
 @cache
-def radau(points: int) -> Collocation:
-    """The rule with so many points on [0, 1], the right end included."""
+def radau(points: int) -> RadauRule:
+    """Radau's rule on [0, 1], the right end included."""
     legendre = np.polynomial.legendre.Legendre
     polynomial = legendre.basis(points) - legendre.basis(points - 1)
     c = np.sort((polynomial.roots().real + 1.0) / 2.0)
@@ -53,7 +53,7 @@ def radau(points: int) -> Collocation:
     with_start = np.concatenate([[0.0], c])
     to_pieces = np.linalg.inv(with_start[:, None] ** np.arange(points + 1))
     few, k = (np.polynomial.legendre.leggauss(4)[0] + 1.0) / 2.0, np.arange(4)
-    return Collocation(c, integrals, to_pieces, few, c[:, None] ** k @ np.linalg.inv(few[:, None] ** k))
+    return RadauRule(c, integrals, to_pieces, few, c[:, None] ** k @ np.linalg.inv(few[:, None] ** k))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def estimate_errors(
     points = 8 if stiff or order == 1 else 7
     rule, h, elements = radau(points), steps.h, steps.elements
     at = (steps.starts[:, None] + h[:, None] * rule.points).ravel()
-    curve = [along(steps.pieces, h, rule.points, m) for m in range(order + 1)]
+    curve = [polynomials_at(steps.pieces, h, rule.points, m) for m in range(order + 1)]
     state = np.stack(curve[:order], axis=2).reshape(-1, order, D)
     rows = np.repeat(members[members_of(elements)], points)
     uncertain = problem.spread is not None or problem.with_args
@@ -143,7 +143,7 @@ def _interpolated_jacobians(problem: Problem, members: np.ndarray, steps: Steps,
     order, D, h = problem.order, problem.dimension, steps.h
     few, to_radau = radau(points).gauss, radau(points).from_gauss
     at = (steps.starts[:, None] + h[:, None] * few).ravel()
-    state = np.stack([along(steps.pieces, h, few, m) for m in range(order)], axis=2).reshape(-1, order, D)
+    state = np.stack([polynomials_at(steps.pieces, h, few, m) for m in range(order)], axis=2).reshape(-1, order, D)
     rows = np.repeat(members[members_of(steps.elements)], len(few))
     jacobians = problem.field.jacobians(at, state, rows).reshape(len(h), len(few), -1)
     return np.matmul(to_radau, jacobians)
@@ -152,7 +152,7 @@ def _interpolated_jacobians(problem: Problem, members: np.ndarray, steps: Steps,
 def random_signs(elements: np.ndarray) -> np.ndarray:
     """Signs (E, 1 + DRAWS) of the defects of every step, the first all plus.
 
-    The k-th step of any member has the same ones, so that nobody's depend on the rest of a batch.
+    The k-th step of every member has the same ones, so that no signs depend on the rest of a batch.
     """
     longest = int(np.diff(elements).max(initial=0))
     signs = _drawn_signs(1 << longest.bit_length())
@@ -202,7 +202,7 @@ def without_bumps(
     one = np.ones(len(pieces))
     # Of what is taken off a share of .03 stays. Measured: .01 where the tolerance is 1e-5 and less, up to .05 at 1e-2,
     # where the linearised equation is off by that much.
-    left = along(kept, one, s, 0) ** 2 + (0.03 * along(bump, one, s, 0)) ** 2
+    left = polynomials_at(kept, one, s, 0) ** 2 + (0.03 * polynomials_at(bump, one, s, 0)) ** 2
     return better, left.mean(axis=1)
 
 
@@ -235,7 +235,7 @@ def standard_deviations(offsets: np.ndarray, errors: np.ndarray, inside: np.ndar
     return np.sqrt(variance + added)
 
 
-def along(pieces: np.ndarray, h: np.ndarray, s: np.ndarray, derivative: int) -> np.ndarray:
+def polynomials_at(pieces: np.ndarray, h: np.ndarray, s: np.ndarray, derivative: int) -> np.ndarray:
     """Derivatives (E, S, D) by t of polynomials (E, degree + 1, D) at the places s (S,)."""
     degree = pieces.shape[1] - 1
     powers = np.zeros((len(s), degree + 1))

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.markov import boundary_loops as loops
-from probgeo.ode.markov.collocation import LOOKS, Chains, Step, inverted, largest_of, times
+from probgeo.ode.markov.collocation import LOOKS, Splines, Step, inverted, largest_of, products
 from probgeo.ode.markov.defect import DRAWS, random_signs
 from probgeo.ode.markov.linear import SINGULAR_FROM, Linearised, LinearStates
-from probgeo.ode.shape import Shape
 
 # Of the weights of neighbours. On 67 problems with known solutions, rtol from 1e-2 to 1e-8:
 # coverage .94 to .97, median normalised squared error .84 to .91; exp(-1/2): .93 to .96 and
 # .96 to 1.16.
 DECAY = np.exp(-1.0)
 DOUBT = 0.1  # share of a change that its own defect may bring about
-STIFF = 2.0  # sum of h^(q-m) |J_m| from which on the local error needs the Jacobians
+STIFF_FROM = 2.0  # sum of h^(q-m) |J_m| from which on the local error needs the Jacobians
 # Sensitivity (1.2 for y'' without other forces), or condition number of what is left of a chain of states (below 100
 # for problems with other conditions and known solutions), from which on a problem may be singular.
 SUSPICIOUS = 1e3
@@ -54,7 +54,7 @@ class Errors:
     rounding: np.ndarray
 
 
-def estimated_errors(curves: Chains, linear: Linearised, defects: np.ndarray) -> Errors:
+def estimated_errors(curves: Splines, linear: Linearised, defects: np.ndarray) -> Errors:
     """Errors from the defects (E, K, D), which vanish at the Gauss points."""
     b = curves.basis
     bends, forcing = local_errors(curves, linear, defects)
@@ -77,7 +77,7 @@ def estimated_errors(curves: Chains, linear: Linearised, defects: np.ndarray) ->
     return Errors(between + within, largest_of(within), step.p[..., :-2], sensitivity, rounding_error)
 
 
-def unit_forcing(curves: Chains) -> np.ndarray:
+def unit_forcing(curves: Splines) -> np.ndarray:
     """A force (E, k, D) of pi^2 in every direction, without symmetry."""
     E, k, D = curves.v.shape
     size = np.pi**2 * (1.0 + 0.5 * np.cos(1.0 + 3.0 * (curves.t[curves.left] + 0.5 * curves.h)))
@@ -85,16 +85,16 @@ def unit_forcing(curves: Chains) -> np.ndarray:
     return np.ascontiguousarray(np.broadcast_to(size[:, None, None] * signs, (E, k, D)))
 
 
-def rounding(curves: Chains) -> tuple[np.ndarray, np.ndarray]:
+def rounding(curves: Splines) -> tuple[np.ndarray, np.ndarray]:
     """Forces (E, k, D) and gaps (E, n) of the size of rounding errors: one in each v, and one in each state."""
     eps = np.finfo(float).eps
     E, k, D = curves.v.shape
-    place = np.arange(E) - curves.elements[curves.member]  # nobody's signs depend on the rest of a batch
+    place = np.arange(E) - curves.elements[curves.member]  # signs must not depend on the rest of a batch
     signs = np.where((k * D * place[:, None] + np.arange(k * D)) % 5 < 2, -eps, eps).reshape(E, k, D)
     return signs * np.abs(curves.v), eps * curves.z[curves.left].reshape(E, -1)
 
 
-def local_errors(curves: Chains, linear: Linearised, defects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def local_errors(curves: Splines, linear: Linearised, defects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """e^(q) (E, K, D) on elements by themselves, and what of J e is left for the rest (E, k, D).
 
     Where Jacobians matter little on the scale of an element, e^(q) = -r, and J e is a small force on
@@ -107,13 +107,13 @@ def local_errors(curves: Chains, linear: Linearised, defects: np.ndarray) -> tup
     forcing, stiffness = np.empty((E, k, D)), np.empty(E)
     states = np.matmul(b.tested.reshape(-1, K), bends).reshape(E, q, k, k, D)
     loops.tested_forces(curves.scales, J, states, forcing, stiffness)
-    stiff = np.flatnonzero(stiffness > STIFF)
+    stiff = np.flatnonzero(stiffness > STIFF_FROM)
     if len(stiff):
         everywhere = np.matmul(b.value, J[stiff].reshape(len(stiff), k, -1)).reshape(-1, K, q, D, D)
         matrices = np.empty((len(stiff), K * D, K * D))
-        loops.assemble(curves.scales[stiff], everywhere, b.richer, matrices)
+        loops.assemble_elements(curves.scales[stiff], everywhere, b.richer, matrices)
         right = bends[stiff].reshape(len(stiff), K * D, 1)
-        bends[stiff] = times(inverted(matrices, D), right, D).reshape(-1, K, D)
+        bends[stiff] = products(inverted(matrices, D), right, D).reshape(-1, K, D)
         forcing[stiff] = 0.0
     return bends, forcing
 
@@ -129,7 +129,7 @@ def is_lost(linear: Linearised, errors: Errors) -> np.ndarray:
         return errors.sensitivity > SUSPICIOUS**2
 
 
-def doubtful(curves: Chains, linear: Linearised, errors: Errors) -> np.ndarray:
+def doubtful(curves: Splines, linear: Linearised, errors: Errors) -> np.ndarray:
     """Whether the mesh cannot tell the linearised problems from singular ones, by member."""
     if isinstance(linear, LinearStates):
         condition = linear.condition()
@@ -143,8 +143,8 @@ def doubtful(curves: Chains, linear: Linearised, errors: Errors) -> np.ndarray:
     return out
 
 
-def is_doubtful(curves: Chains, linear: Linearised) -> np.ndarray:
-    """The same, at greater length.
+def is_doubtful(curves: Splines, linear: Linearised) -> np.ndarray:
+    """Whether a mesh cannot tell linearised problems from singular ones, by inverse iteration.
 
     Inverse iteration finds the change u that the equations resist least, u^(q) - sum_m J_m u^(m) - f_p u_p = force. Its
     defect between the Gauss points is an error of these equations; a problem is in doubt if that error alone could move
@@ -196,7 +196,7 @@ class Bars:
     scale: np.ndarray
 
 
-def error_bars(curves: Chains, between: np.ndarray, others: np.ndarray, known: np.ndarray) -> Bars:
+def error_bars(curves: Splines, between: np.ndarray, others: np.ndarray, known: np.ndarray) -> Bars:
     """g is the size of e / k(t, t)^(1/2) on the average of an element and its neighbours, for errors (E, P, D).
 
     Errors of neighbours say how large an error may be; how it goes to and fro within an element says little, and far
@@ -223,13 +223,13 @@ def error_bars(curves: Chains, between: np.ndarray, others: np.ndarray, known: n
     return Bars(envelope, free, largest, scale)
 
 
-def variances(curves: Chains) -> np.ndarray:
+def variances(curves: Splines) -> np.ndarray:
     """k(t, t) of the Wiener shape where errors are looked at (E, P)."""
     look, E = curves.basis.look, len(curves.v)
     out = np.empty((E, LOOKS))
     if curves.order == 1:
         line = (curves.t[curves.left][:, None] + curves.h[:, None] * look).ravel()
-        shape = Shape.on(curves.t, curves.offsets, 1, True)
+        shape = ErrorShape.on(curves.t, curves.offsets, 1, True)
         out = shape.cov(np.repeat(curves.member, LOOKS), line, line)[:, 0, 0].reshape(E, LOOKS)
     else:
         loops.pinned_variances(curves.t, curves.offsets, look, out)

@@ -18,7 +18,7 @@ from probgeo.ode.problem import Problem
 STAGES = 5
 
 
-class Method(NamedTuple):
+class ImplicitTableau(NamedTuple):
     """Coefficients of the method and of its error estimate.
 
     The embedded formula has the weight gamma at the start of the step, 1/gamma the real eigenvalue
@@ -32,8 +32,7 @@ class Method(NamedTuple):
 
 
 @cache
-def method() -> Method:
-    """The coefficients."""
+def implicit_tableau() -> ImplicitTableau:
     rule = radau(STAGES)
     inverse = np.linalg.inv(rule.integrals)
     eigenvalues = np.linalg.eigvals(inverse)
@@ -43,7 +42,7 @@ def method() -> Method:
     moments[0] -= gamma
     weights = np.linalg.solve(rule.points ** (k[:, None] - 1.0), moments)
     error = (weights - rule.integrals[-1]) @ inverse
-    return Method(rule.points, rule.integrals, gamma, error)
+    return ImplicitTableau(rule.points, rule.integrals, gamma, error)
 
 
 class ImplicitWalk(Walk):
@@ -63,7 +62,7 @@ class ImplicitWalk(Walk):
         self.before = np.ones(len(self.y))
 
     def attempt(self, h: np.ndarray) -> Attempt:
-        coefficients = method()
+        coefficients = implicit_tableau()
         count, n = self.y.shape
         state = self.y.reshape(count, self.order, self.dimension)
         jacobians = self.field.jacobians(self.t, state, self.members[self.active])
@@ -90,11 +89,11 @@ class ImplicitWalk(Walk):
         return Attempt(point, rates, size, (curve,), np.zeros(count, dtype=bool))
 
     def _embedded(self, slopes: np.ndarray, difference: np.ndarray, h: np.ndarray) -> np.ndarray:
-        return h[:, None] * method().gamma * slopes + difference
+        return h[:, None] * implicit_tableau().gamma * slopes + difference
 
     def _first_guess(self, h: np.ndarray) -> np.ndarray:
         """Z (A, S, n) along the polynomials of the last steps."""
-        s = 1.0 + method().points * (h / self.before)[:, None]
+        s = 1.0 + implicit_tableau().points * (h / self.before)[:, None]
         powers = s[:, :, None] ** np.arange(STAGES + 1)
         ahead = np.matmul(powers, self.polynomials) - self.y[:, None]
         fresh = self.taken[self.active] == 0
@@ -103,7 +102,7 @@ class ImplicitWalk(Walk):
 
     def _newton(self, Z: np.ndarray, h: np.ndarray, inverses: np.ndarray, unit: np.ndarray) -> np.ndarray:
         """Solve for the stages Z (A, S, n) in place; which members (A,) succeeded."""
-        coefficients, count = method(), len(h)
+        coefficients, count = implicit_tableau(), len(h)
         rtol = self.demand.rtol[self.active]
         enough = np.maximum(10.0 * np.finfo(float).eps / rtol, np.minimum(0.03, rtol**0.5))
         solved = np.zeros(count, dtype=bool)
@@ -138,7 +137,7 @@ class ImplicitWalk(Walk):
         self.before = np.where(accepted, h, self.before)
 
     def pieces(self, member: np.ndarray, t: np.ndarray, h: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
-        """Collocation polynomials (elements, S + 1, D); of second order, integrals of y'."""
+        """RadauRule polynomials (elements, S + 1, D); of second order, integrals of y'."""
         (curve,) = record
         pieces = np.matmul(radau(STAGES).to_pieces, curve)
         top = np.ascontiguousarray(pieces[:, :, -self.dimension :])

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probgeo.ode.curve import NOT_FINITE, OK, TOO_COARSE, Curve, collected
+from probgeo.ode.error_shape import ErrorShape
 from probgeo.ode.markov.defect import Estimate, estimate_errors
 from probgeo.ode.markov.implicit import ImplicitWalk
 from probgeo.ode.markov.runge_kutta import ExplicitWalk
 from probgeo.ode.markov.steps import Demand, Steps
 from probgeo.ode.piecewise import PiecewisePosterior
 from probgeo.ode.problem import Problem
-from probgeo.ode.shape import Shape
 from probgeo.ragged import in_chunks, members_at_a_time, members_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _solve_some(problem: Problem, solver: "Markov", members: np.ndarray) -> list
     left, before = np.arange(len(members)), None
     own_mesh = solver.n_points is not None
     walk = ImplicitWalk if solver.stiff else ExplicitWalk
-    smallest = 4 * np.finfo(float).eps  # local tolerances below are a matter of rounding
+    smallest = 4 * np.finfo(float).eps  # local tolerances below this are lost in rounding
     while True:
         chosen = members[left]
         demand = Demand(
@@ -82,7 +82,7 @@ def _solve_some(problem: Problem, solver: "Markov", members: np.ndarray) -> list
 def _excess(deviation: np.ndarray, size: np.ndarray, solver: "Markov") -> np.ndarray:
     """Two standard deviations over the tolerance, where they are largest (B,)."""
     tolerance = solver.atol + solver.rtol * size
-    if solver.n_points is not None:  # the user's mesh: as good as it is, unless the linearised equation is wrong, too
+    if solver.n_points is not None:  # the user's mesh is taken as it is, unless the linearised equation is wrong, too
         tolerance = np.maximum(tolerance, 0.1 * size)
     with np.errstate(all="ignore"):
         return np.where(deviation == 0, 0.0, 2.0 * deviation / tolerance)
@@ -98,12 +98,12 @@ def _largest(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def _curve(
     problem: Problem, steps: Steps, estimate: Estimate, std: np.ndarray, excess: np.ndarray, evaluations: np.ndarray
 ) -> Curve:
-    """What a round has come to, as a flat batch."""
+    """The result of a round as a flat batch."""
     offsets, elements = steps.offsets, steps.elements
     count, member = len(offsets) - 1, members_of(offsets)
     broken = np.bincount(member, ~np.isfinite(std).all(axis=1), count) > 0
     status = np.where(broken, NOT_FINITE, np.where(excess <= 1.0, OK, TOO_COARSE))
-    k = Shape.on(steps.t, offsets, problem.order, False).variances()
+    k = ErrorShape.on(steps.t, offsets, problem.order, False).variances()
     first = offsets[:-1]
     k[first] = 1.0
     envelope = std / np.sqrt(k)[:, None]

@@ -137,14 +137,14 @@ def take_steps(
             finite = finite and np.isfinite(rates[a, i])
         good = finite and error[a] <= 1.0
         short = taken[m] == 0 and error[a] < timid and h[a] < longest
-        accepted[a] = good and (retried[a] or not short)  # or else it might go to and fro for ever
+        accepted[a] = good and (retried[a] or not short)  # or else it might alternate for ever
         if equal > 0:
             accepted[a] = finite
         factor = 1.0 / most_growth
         if finite:
             factor = safety * max(error[a], 1e-20) ** -exponent
             factor = min(max(factor, 1.0 / most_growth), most_growth)
-        # growth waits after a step that failed
+        # no growth right after a failed step
         following[a] = h[a] * (min(factor, 1.0) if retried[a] else factor)
         retried[a] = not good
         ended[a] = 0

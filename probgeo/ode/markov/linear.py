@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from probgeo.ode.markov import boundary_loops, chain_loops
-from probgeo.ode.markov.collocation import Chains, Step, inverted, is_everyone, times
+from probgeo.ode.markov.collocation import Splines, Step, inverted, is_everyone, products
 from probgeo.ragged import rows_of
 
 OfElements = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # the arrays of a `Linearised`
@@ -22,7 +22,7 @@ SINGULAR_FROM = 1e12  # condition number: fewer than four digits are left of a d
 
 @dataclass(frozen=True)
 class Linearised:
-    """What both chains have.
+    """Linearised equations of a batch of curves, factorised.
 
     Attributes
     ----------
@@ -40,24 +40,24 @@ class Linearised:
     OF_ROWS: ClassVar[tuple[str, ...]] = ()
     OF_MEMBERS: ClassVar[tuple[str, ...]] = ()
 
-    def _places(self, curves: Chains, members: np.ndarray) -> list[tuple[str, np.ndarray]]:
-        """Where some members stand in each of the arrays."""
+    def _places(self, curves: Splines, members: np.ndarray) -> list[tuple[str, np.ndarray]]:
+        """The rows of some members in each of the arrays, by its name."""
         rows, elements = rows_of(curves.offsets, members), rows_of(curves.elements, members)
         every = ((self.OF_ELEMENTS, elements), (self.OF_ROWS, rows), (self.OF_MEMBERS, members))
         return [(name, place) for names, place in every for name in names]
 
-    def take(self, curves: Chains, members: np.ndarray) -> Self:
+    def take(self, curves: Splines, members: np.ndarray) -> Self:
         """The equations of some members of these curves."""
         if is_everyone(members, curves.count):
             return self
         return replace(self, **{name: getattr(self, name)[at] for name, at in self._places(curves, members)})
 
-    def put(self, curves: Chains, members: np.ndarray, other: Self) -> None:
-        """Other equations for some members, in the place of theirs."""
+    def put(self, curves: Splines, members: np.ndarray, other: Self) -> None:
+        """Replace the equations of some members."""
         for name, at in self._places(curves, members):
             getattr(self, name)[at] = getattr(other, name)
 
-    def solve(self, curves: Chains, forcing: np.ndarray, gaps: np.ndarray, missed: np.ndarray | None) -> Step:
+    def solve(self, curves: Splines, forcing: np.ndarray, gaps: np.ndarray, missed: np.ndarray | None) -> Step:
         """Changes under forcings r (E, k, D, C) that close gaps between elements (E, n, C).
 
         The values of conditions change by `missed` (B, M, C), or not at all.
@@ -66,19 +66,19 @@ class Linearised:
 
 
 def linearised(
-    curves: Chains, jacobians: np.ndarray, by_p: np.ndarray, conditions: np.ndarray | None
+    curves: Splines, jacobians: np.ndarray, by_p: np.ndarray, conditions: np.ndarray | None
 ) -> "LinearPositions | LinearStates":
     """Factorised equations from J_m (E, k, q, D, D), f_p (E, k, D, P) and derivatives of conditions (B, M, n J + P)."""
     b, h = curves.basis, curves.h
     E, k, q, D, _ = jacobians.shape
     matrices, columns = np.empty((E, k * D, k * D)), np.empty((E, k * D, q * D + by_p.shape[3]))
-    boundary_loops.assemble(curves.scales, jacobians, b.own, matrices)
+    boundary_loops.assemble_elements(curves.scales, jacobians, b.own, matrices)
     boundary_loops.by_states(h, jacobians, by_p, b.gauss, columns)
     inverses = inverted(matrices, D)
     if curves.given:  # positions at both ends y, y' = (right - left) / h
         columns[:, :, D:] /= h[:, None, None]
         columns[:, :, :D] -= columns[:, :, D:]
-    of_elements = jacobians, by_p, inverses, times(inverses, columns, D)
+    of_elements = jacobians, by_p, inverses, products(inverses, columns, D)
     if curves.given:
         return LinearPositions.chained(curves, of_elements)
     return LinearStates.chained(curves, of_elements, conditions)
@@ -103,19 +103,19 @@ class LinearPositions(Linearised):
     OF_ROWS: ClassVar[tuple[str, ...]] = ("upper", "lower", "pivots")
 
     @classmethod
-    def chained(cls, curves: Chains, of_elements: OfElements) -> "LinearPositions":
+    def chained(cls, curves: Splines, of_elements: OfElements) -> "LinearPositions":
         E, _, _, D, _ = of_elements[0].shape
         rows = len(curves.t)
         ends = np.empty((E, 2, 2, D, D))
-        chain_loops.end_slopes(curves.h, of_elements[-1], curves.basis.own_slopes, ends)
+        chain_loops.slopes_by_ends(curves.h, of_elements[-1], curves.basis.own_slopes, ends)
         upper, lower = np.zeros((rows, D, 3 * D)), np.zeros((rows, 2 * D, D))
         pivots = np.zeros((rows, D), dtype=np.int64)
         chain_loops.factorise_positions(curves.offsets, curves.h, ends, upper, lower, pivots)
         return cls(*of_elements, ends, upper, lower, pivots)
 
-    def solve(self, curves: Chains, forcing: np.ndarray, gaps: np.ndarray, missed: np.ndarray | None) -> Step:
+    def solve(self, curves: Splines, forcing: np.ndarray, gaps: np.ndarray, missed: np.ndarray | None) -> Step:
         E, k, D, C = forcing.shape
-        local = times(self.inverses, forcing.reshape(E, k * D, C), D)
+        local = products(self.inverses, forcing.reshape(E, k * D, C), D)
         z, moved = np.zeros((len(curves.t), 2, D, C)), np.empty((E, 2 * D, C))
         if missed is not None:
             z[curves.kept, 0] = missed.reshape(-1, 2, D, C)
@@ -123,7 +123,7 @@ class LinearPositions(Linearised):
             curves.offsets, curves.h, self.ends, curves.basis.own_slopes,
             self.upper, self.lower, self.pivots, local, gaps, z, moved,
         )  # fmt: skip
-        v = times(self.responses, moved, D)
+        v = products(self.responses, moved, D)
         v += local
         return Step(z, v.reshape(E, k, D, C), np.zeros((curves.count, 0, C)))
 
@@ -146,7 +146,7 @@ class LinearStates(Linearised):
     OF_MEMBERS: ClassVar[tuple[str, ...]] = ("border",)
 
     @classmethod
-    def chained(cls, curves: Chains, of_elements: OfElements, conditions: np.ndarray | None) -> "LinearStates":
+    def chained(cls, curves: Splines, of_elements: OfElements, conditions: np.ndarray | None) -> "LinearStates":
         jacobians, by_p, _, responses = of_elements
         E, _, q, D, _ = jacobians.shape
         P, n = by_p.shape[3], q * D
@@ -164,12 +164,12 @@ class LinearStates(Linearised):
         border[:, (J - 1) * n :] = conditions
         return cls(*of_elements, upper, reflectors, border)
 
-    def solve(self, curves: Chains, forcing: np.ndarray, gaps: np.ndarray, missed: np.ndarray | None) -> Step:
+    def solve(self, curves: Splines, forcing: np.ndarray, gaps: np.ndarray, missed: np.ndarray | None) -> Step:
         E, k, D, C = forcing.shape
         q, P = curves.order, curves.p.shape[1]
         n = q * D
         B, J = curves.kept.shape
-        local = times(self.inverses, forcing.reshape(E, k * D, C), D)
+        local = products(self.inverses, forcing.reshape(E, k * D, C), D)
         columns = np.empty((E, n, C))
         chain_loops.transfer(curves.h, local, curves.basis.at_end, q, 0, columns)
         columns += gaps
@@ -180,7 +180,7 @@ class LinearStates(Linearised):
         found = _solved(self.border, right)
         z, moved = np.empty((len(curves.t), n, C)), np.empty((E, n + P, C))
         chain_loops.substitute_states(curves.kept, self.upper, columns, found, z, moved)
-        v = times(self.responses, moved, D)
+        v = products(self.responses, moved, D)
         v += local
         return Step(z.reshape(-1, q, D, C), v.reshape(E, k, D, C), np.ascontiguousarray(found[:, n * J :]))
 

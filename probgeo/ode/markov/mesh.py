@@ -7,9 +7,9 @@ element with error e is replaced by (e / allowed)^(1/q) elements. Each member ge
 import numpy as np
 
 from probgeo._loops import loop
-from probgeo.ode.markov.collocation import Chains
+from probgeo.ode.error_shape import find_rows
+from probgeo.ode.markov.collocation import Splines
 from probgeo.ode.piecewise import evaluate
-from probgeo.ode.shape import find_rows
 from probgeo.ragged import members_of, offsets_of
 
 MOST = 5.0  # elements that replace one, or that one replaces: more would trust estimates too far
@@ -64,8 +64,8 @@ def distribute(t: np.ndarray, kept: np.ndarray, wanted: np.ndarray, new_kept: np
                 new[r] = t[n] + (t[n + 1] - t[n]) * (goal - passed) / wanted[n - m]
 
 
-def remeshed(curves: Chains, wanted: np.ndarray, least: int, most: int) -> Chains:
-    """The same curves on meshes with about so many elements in the place of each (E,).
+def remeshed(curves: Splines, wanted: np.ndarray, least: int, most: int) -> Splines:
+    """The curves on meshes where about `wanted` elements replace each (E,).
 
     `least` and `most` nodes a member, but one element at least between two kept nodes.
     """
@@ -84,12 +84,12 @@ def remeshed(curves: Chains, wanted: np.ndarray, least: int, most: int) -> Chain
     return on_mesh(curves, t, offsets, kept)
 
 
-def on_mesh(curves: Chains, t: np.ndarray, offsets: np.ndarray, kept: np.ndarray) -> Chains:
+def on_mesh(curves: Splines, t: np.ndarray, offsets: np.ndarray, kept: np.ndarray) -> Splines:
     """States and highest derivatives of curves on other meshes of the same intervals."""
     q, (_, k, D) = curves.order, curves.v.shape
     z, v = np.empty((len(t), q, D)), np.empty((len(t) - curves.count, k, D))
     states = np.empty((q, len(t), D))
-    fresh = Chains(t, offsets, z, v, curves.p, kept, curves.given)
+    fresh = Splines(t, offsets, z, v, curves.p, kept, curves.given)
     own = curves.pieces()
 
     def along(member: np.ndarray, at: np.ndarray, derivatives: list[tuple[int, np.ndarray]]) -> None:

@@ -14,13 +14,13 @@ import numpy as np
 from probgeo._loops import loop
 from probgeo.functions import Field
 from probgeo.ode.curve import NOT_FINITE, OK, OUT_OF_SWEEPS, STALLED
-from probgeo.ode.markov.collocation import BLAS, Chains, Step, is_everyone, largest_of
+from probgeo.ode.markov.collocation import BLAS, Splines, Step, is_everyone, largest_of
 from probgeo.ode.markov.linear import Linearised, linearised
 from probgeo.ode.problem import ConditionedProblem
 from probgeo.ragged import rows_of
 
 FAST = 0.25  # contraction at which Jacobians are kept, or one more step is taken before new ones
-ROUNDING = 500 * np.finfo(float).eps  # relative length of steps that mean nothing
+ROUNDING = 500 * np.finfo(float).eps  # relative length of steps that are nothing but rounding
 SHORTEST = 1e-3  # share of a step below which it is given up
 
 
@@ -53,12 +53,12 @@ class Equations:
         share = None if self.share is None else self.share[chosen]
         return replace(self, members=self.members[chosen], own=self.own[chosen], share=share)
 
-    def values(self, curves: Chains) -> np.ndarray:
+    def values(self, curves: Splines) -> np.ndarray:
         """f at all points of all elements (E, K, D)."""
         field, rows, scale = self._rows(curves, False)
         return scale * field.values(*rows).reshape(len(curves.v), -1, curves.v.shape[2])
 
-    def linearised(self, curves: Chains) -> tuple[np.ndarray, Linearised]:
+    def linearised(self, curves: Splines) -> tuple[np.ndarray, Linearised]:
         """f at the Gauss points (E, k, D), and the factorised equations."""
         (E, k, D), P = curves.v.shape, curves.p.shape[1]
         field, rows, scale = self._rows(curves, True)
@@ -72,14 +72,14 @@ class Equations:
         conditions = None if curves.given else self._conditions(curves)
         return scale * values.reshape(E, k, D), linearised(curves, jacobians, by_p, conditions)
 
-    def by_args(self, curves: Chains) -> np.ndarray:
+    def by_args(self, curves: Splines) -> np.ndarray:
         """Derivatives of f by the parameters that the user gave at the Gauss points (E, k, D, A)."""
         field, rows, scale = self._rows(curves, True)
         E, k, D = curves.v.shape
         leaves = [np.asarray(x).reshape(E, k, D, -1) for x in field.by_args(*rows)]
         return scale[..., None] * np.concatenate([np.zeros((E, k, D, 0)), *leaves], axis=-1)
 
-    def missed(self, curves: Chains) -> np.ndarray | None:
+    def missed(self, curves: Splines) -> np.ndarray | None:
         """By how much values of conditions should change (B, M, 1); curves that are given at their ends keep these."""
         if curves.given:
             return None
@@ -91,7 +91,7 @@ class Equations:
         """(q,) powers of the duration, by which derivatives in the user's time are multiplied."""
         return self.problem.duration ** np.arange(self.problem.order, dtype=float)
 
-    def _conditions(self, curves: Chains) -> np.ndarray:
+    def _conditions(self, curves: Splines) -> np.ndarray:
         """Their derivatives by the states at their times and by p (B, M, n J + P)."""
         at_kept = curves.z[curves.kept] / self._units[:, None]
         out = self.problem.conditions.derivatives(at_kept, curves.p)
@@ -99,7 +99,7 @@ class Equations:
         by_states.reshape(*out.shape[:2], -1, *at_kept.shape[2:])[...] /= self._units[:, None]
         return out
 
-    def _rows(self, curves: Chains, gauss_only: bool) -> tuple[Field, tuple, np.ndarray]:
+    def _rows(self, curves: Splines, gauss_only: bool) -> tuple[Field, tuple, np.ndarray]:
         """The field, rows that it is asked for, and what its values are multiplied with to be v: (E or 1, 1, 1)."""
         problem, field = self.problem, self.field
         times, states = curves.states(gauss_only, problem.t0, problem.duration)
@@ -116,7 +116,7 @@ class Equations:
 
 @dataclass(frozen=True)
 class Settled:
-    """Members with which Newton's method is through.
+    """Members for which Newton's method has ended.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Settled:
     """
 
     chosen: np.ndarray
-    curves: Chains
+    curves: Splines
     linear: Linearised
     defects: np.ndarray
     left: np.ndarray
@@ -189,7 +189,7 @@ class Iteration:
     linear: Linearised
     step: Step
 
-    def __init__(self, equations: Equations, curves: Chains, goal: float) -> None:
+    def __init__(self, equations: Equations, curves: Splines, goal: float) -> None:
         self.equations, self.curves, self.goal = equations, curves, goal
         count = curves.count
         self.chosen = np.arange(count)
@@ -202,7 +202,6 @@ class Iteration:
         self._relinearise(self.chosen)
 
     def run(self, iterations: int) -> Iterator[Settled]:
-        """Settled members as they come."""
         stuck = ~np.isfinite(self.length)
         if stuck.any():
             yield self._settled(stuck, NOT_FINITE)
@@ -258,19 +257,19 @@ class Iteration:
         if over.any():
             self._keep(~over)
 
-    def _correction(self, curves: Chains, linear: Linearised, equations: Equations, residual: np.ndarray) -> Step:
+    def _correction(self, curves: Splines, linear: Linearised, equations: Equations, residual: np.ndarray) -> Step:
         """The step that makes v = f + (linear terms), closes gaps and fulfils the conditions."""
         step = linear.solve(curves, -residual[..., None], curves.gaps()[..., None], equations.missed(curves))
         return Step(*(x.reshape(x.shape[:-1]) for x in step))
 
-    def _length(self, curves: Chains, step: Step | Chains) -> np.ndarray:
+    def _length(self, curves: Splines, step: Step | Splines) -> np.ndarray:
         """How far a step moves curves, parameters in proportion."""
         length = curves.norm(step)
         if step.p.shape[1]:
             length = np.maximum(length, (np.abs(step.p) * self.weights).max(axis=1))
         return length
 
-    def _shorten(self, accepted: np.ndarray, trial: Chains, correction: Step) -> np.ndarray:
+    def _shorten(self, accepted: np.ndarray, trial: Splines, correction: Step) -> np.ndarray:
         """Shares of steps, by how far the next was from a shorter one: longer where the last was accepted.
 
         Along the way to the solution the next step is (1 - damping) times this one; what is on top
@@ -291,7 +290,6 @@ class Iteration:
         self.length = np.where(which, length, self.length)
 
     def _relinearise(self, members: np.ndarray) -> None:
-        """New equations, and steps, where some members are."""
         everyone = is_everyone(members, len(self.chosen))
         curves, equations = self.curves.take(members), self.equations
         if not everyone:
@@ -341,7 +339,7 @@ class Iteration:
     def _keep(self, which: np.ndarray) -> None:
         members = np.flatnonzero(which)
         if not len(members):
-            self.chosen = members  # nobody is left, and nothing of them needed
+            self.chosen = members  # all have settled, and nothing more of them is needed
             return
         rows, elements = (rows_of(x, members) for x in (self.curves.offsets, self.curves.elements))
         self.step = Step(self.step.z[rows], self.step.v[elements], self.step.p[members])
@@ -352,7 +350,7 @@ class Iteration:
             setattr(self, name, getattr(self, name)[members])
 
 
-def discretisation(curves: Chains, defects: np.ndarray) -> np.ndarray:
+def discretisation(curves: Splines, defects: np.ndarray) -> np.ndarray:
     """About how far the curves are from the solution for lack of nodes, by member.
 
     To leading order a defect that vanishes at Gauss points is a multiple of Legendre's polynomial.
@@ -360,7 +358,7 @@ def discretisation(curves: Chains, defects: np.ndarray) -> np.ndarray:
     return curves.basis.bump * curves.largest(curves.scales[:, 0] * largest_of(defects, curves.basis.k))
 
 
-def _mixed(curves: Chains, which: np.ndarray, new: Chains | Step, old: Chains | Step) -> tuple[np.ndarray, ...]:
+def _mixed(curves: Splines, which: np.ndarray, new: Splines | Step, old: Splines | Step) -> tuple[np.ndarray, ...]:
     """New z, v and p for some members, old ones for the others."""
     if which.all():
         return new.z, new.v, new.p

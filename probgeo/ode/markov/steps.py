@@ -83,7 +83,7 @@ class Walk(ABC):
     def __init__(self, problem: Problem, members: np.ndarray, demand: Demand) -> None:
         self.field, self.members, self.demand = problem.field, members, demand
         self.t0, self.t1 = t0, t1 = problem.t0, problem.t1
-        self.longest = 0.25 * (t1 - t0)  # what lies between few evaluations is not seen
+        self.longest = 0.25 * (t1 - t0)  # few evaluations may miss what lies between them
         self.limits = np.array([t0, t1, self.exponent, self.longest, demand.equal or 0, demand.most])
         start = problem.values[members]
         count, self.order, self.dimension = start.shape

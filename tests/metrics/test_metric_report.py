@@ -4,12 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from probgeo import metrics
-from probgeo.metrics import check
+from probgeo.metrics import metric_report
 
 
 def test_condition_numbers_and_eigenvalues_are_those_of_numpy(monkeypatch):
     X = np.abs(np.random.default_rng(0).normal(size=(300, 3))) + 0.1
-    monkeypatch.setattr(check, "AT_ONCE", 1000)  # so that it takes more than one chunk
+    monkeypatch.setattr(metric_report, "AT_ONCE", 1000)  # so that it takes more than one chunk
     report = metrics.check_metric(lambda x: jnp.diag(x), X)
     assert report.ok
     np.testing.assert_allclose(report.condition, X.max(axis=1) / X.min(axis=1), rtol=1e-12)

@@ -66,5 +66,5 @@ def as_parameter(leaf: Any, batch_shape: tuple[int, ...]) -> np.ndarray:
 
 
 def is_real(leaf: np.ndarray) -> bool:
-    """Whether there are derivatives by it: not so by whole numbers and truth values."""
+    """Whether there are derivatives by it: it holds neither integers nor booleans."""
     return leaf.dtype.kind == "f"

@@ -24,7 +24,7 @@ FACTORIAL = tuple(float(math.factorial(k)) for k in range(6))
 
 
 @loop
-def search(nodes: np.ndarray, offsets: np.ndarray, member: np.ndarray, t: np.ndarray, rows: np.ndarray) -> None:
+def bisect(nodes: np.ndarray, offsets: np.ndarray, member: np.ndarray, t: np.ndarray, rows: np.ndarray) -> None:
     """The node at the left of every time t[n] of member[n], by bisection."""
     for n in range(len(t)):
         low, high = offsets[member[n]], offsets[member[n] + 1] - 1
@@ -140,7 +140,7 @@ def covariances(
 
 
 @dataclass(frozen=True)
-class Shape:
+class ErrorShape:
     """Covariances k(s, t) of the unit error process of every member, on its own mesh.
 
     Attributes
@@ -158,7 +158,7 @@ class Shape:
     states: np.ndarray
 
     @classmethod
-    def on(cls, t: np.ndarray, offsets: np.ndarray, order: int, pinned: bool) -> "Shape":
+    def on(cls, t: np.ndarray, offsets: np.ndarray, order: int, pinned: bool) -> "ErrorShape":
         """One pass over every mesh."""
         states = np.zeros((len(t), order, order))
         states_at_nodes(t, offsets, states)
@@ -180,5 +180,5 @@ class Shape:
 def find_rows(nodes: np.ndarray, offsets: np.ndarray, member: np.ndarray, t: np.ndarray) -> np.ndarray:
     """For rows (member, t) the node at the left of t, the last but one at the end."""
     rows = np.empty(len(t), dtype=np.int64)
-    search(nodes, offsets, member, np.ascontiguousarray(t), rows)
+    bisect(nodes, offsets, member, np.ascontiguousarray(t), rows)
     return rows

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probgeo.ode.shape import Shape, find_rows
+from probgeo.ode.error_shape import ErrorShape, find_rows
 from probgeo.ragged import offsets_of
 
 FINE = 2000
@@ -44,7 +44,7 @@ def by_quadrature(t, order, pinned, s, r, i, j):
 @pytest.mark.parametrize("seed", range(3))
 def test_covariances_are_integrals_of_bridges(order, pinned, seed):
     t = mesh(seed, 6)
-    shape = Shape.on(t, offsets_of([6]), order, pinned)
+    shape = ErrorShape.on(t, offsets_of([6]), order, pinned)
     s, r = np.random.default_rng(seed).uniform(t[0], t[-1], (2, 3))
     found = shape.cov(np.zeros(3, dtype=int), s, r)
     size = np.abs(shape.cov(np.zeros(6, dtype=int), t, t)).max(axis=0)
@@ -59,7 +59,7 @@ def test_covariances_are_integrals_of_bridges(order, pinned, seed):
 @given(st.integers(0, 10**6), st.integers(2, 9), st.booleans())
 def test_joint_covariances_are_positive_semidefinite_and_symmetric(seed, size, pinned):
     t = mesh(seed, size)
-    shape = Shape.on(t, offsets_of([size]), 2, pinned)
+    shape = ErrorShape.on(t, offsets_of([size]), 2, pinned)
     at = np.sort(np.random.default_rng(seed).uniform(t[0], t[-1], 5))
     i, j = (x.ravel() for x in np.meshgrid(range(5), range(5), indexing="ij"))
     blocks = shape.cov(np.zeros(25, dtype=int), at[i], at[j]).reshape(5, 5, 3, 3)
@@ -73,18 +73,18 @@ def test_joint_covariances_are_positive_semidefinite_and_symmetric(seed, size, p
 def test_ends_and_nodes_are_known():
     t = mesh(0, 7)
     offsets, member = offsets_of([7]), np.zeros(7, dtype=int)
-    pinned = Shape.on(t, offsets, 2, True).cov(member, t, t)
+    pinned = ErrorShape.on(t, offsets, 2, True).cov(member, t, t)
     np.testing.assert_allclose(pinned[[0, -1], 0, 0], 0.0, atol=1e-15)
     np.testing.assert_allclose(pinned[:, 2, 2], 0.0, atol=1e-14)  # c'' is known at the nodes
-    free = Shape.on(t, offsets, 2, False).cov(member, t, t)
+    free = ErrorShape.on(t, offsets, 2, False).cov(member, t, t)
     np.testing.assert_array_equal(free[0, :2, :2], 0.0)
     assert np.all(np.diff(free[:, 0, 0]) > 0)
 
 
 def test_members_do_not_know_of_each_other():
     meshes = [mesh(k, n) for k, n in enumerate((3, 9, 5))]
-    together = Shape.on(np.concatenate(meshes), offsets_of([3, 9, 5]), 2, True)
-    alone = [Shape.on(t, offsets_of([len(t)]), 2, True).variances() for t in meshes]
+    together = ErrorShape.on(np.concatenate(meshes), offsets_of([3, 9, 5]), 2, True)
+    alone = [ErrorShape.on(t, offsets_of([len(t)]), 2, True).variances() for t in meshes]
     np.testing.assert_array_equal(together.variances(), np.concatenate(alone))
 
 

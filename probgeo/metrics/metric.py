@@ -19,9 +19,9 @@ import numpy as np
 from probgeo._checks import is_traced
 from probgeo._repr import described
 from probgeo.functions import RowFunction, as_row_function
-from probgeo.functions.in_numpy import derivative, times
-from probgeo.functions.rows import pair_numbers
-from probgeo.metrics.inputs import unwrapped
+from probgeo.functions.in_numpy import derivative, matvec
+from probgeo.functions.row_function import pair_numbers
+from probgeo.metrics.arguments import unwrapped
 from probgeo.metrics.loops import ENERGY, FIRST, FORCE, SECOND, EnergyTerms, solve_jacobians, solve_vectors
 
 # attributes that hold what was worked out from the others: compiled functions, rearranged tensors
@@ -31,7 +31,7 @@ CACHED = ("_by_dimension", "_few", "_full", "_is_checked")
 class Metric(ABC):
     """A smoothly varying inner product: at every point x (D,) a positive definite M(x) (D, D).
 
-    A metric of one's own is a class with one method, `__call__`, written for one point with
+    Your own metric is a class with one method, `__call__`, written for one point with
     jax.numpy, NumPy or torch; a plain function does as well (see `as_metric`). Everything else
     follows from it by differentiation. The metrics of this package answer in closed form.
 
@@ -57,7 +57,7 @@ class Metric(ABC):
         return described(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and files get: not what can be worked out again."""
+        """What copies and files get: everything but cached values."""
         return {name: part for name, part in vars(self).items() if name not in CACHED}
 
     @property
@@ -138,7 +138,7 @@ class Metric(ABC):
 
     def apply(self, x: Any, v: Any) -> Any:
         """M(x) v."""
-        return at_points(lambda x, v: times(self.tensors_at(x), v), lambda x, v: self(x) @ v, x, v)
+        return by_rows(lambda x, v: matvec(self.tensors_at(x), v), lambda x, v: self(x) @ v, x, v)
 
     def solve(self, x: Any, p: Any) -> Any:
         """M(x)^-1 p; NaN where M(x) is not positive definite."""
@@ -146,15 +146,15 @@ class Metric(ABC):
         def traced(x: Any, p: Any) -> Any:
             return array_module(x).linalg.solve(self(x), p)
 
-        return at_points(lambda x, p: solve_vectors(self.tensors_at(x), p), traced, x, p)
+        return by_rows(lambda x, p: solve_vectors(self.tensors_at(x), p), traced, x, p)
 
     def energy(self, x: Any, v: Any) -> Any:
         """v' M(x) v, the squared speed of a curve at x with velocity v."""
-        return at_points(lambda x, v: 2.0 * self.energies(x, v), lambda x, v: v @ self(x) @ v, x, v)
+        return by_rows(lambda x, v: 2.0 * self.energies(x, v), lambda x, v: v @ self(x) @ v, x, v)
 
     def acceleration(self, x: Any, v: Any) -> Any:
         """c'' of the geodesic with c = x and c' = v."""
-        return at_points(self.accelerations, lambda x, v: jax_methods().acceleration(self, x, v), x, v)
+        return by_rows(self.accelerations, lambda x, v: jax_methods().acceleration(self, x, v), x, v)
 
     # --- metrics that are known by functions, or by other metrics ------------------------------
 
@@ -183,7 +183,7 @@ class Metric(ABC):
         return self.__call__
 
     def _kept(self, dimension: int, make: Callable[[int], Any]) -> Any:
-        """What `make` has found out of the functions of a metric, for points of so many numbers."""
+        """What `make` has found out about the functions of a metric in this dimension, remembered."""
         known = vars(self).setdefault("_by_dimension", {})
         if dimension not in known:
             known[dimension] = make(dimension)
@@ -237,7 +237,7 @@ class ByLoop(OfPoints):
     def force_jacobians(self, x: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
         def excess(y: np.ndarray, u: np.ndarray) -> np.ndarray:
             force, M = self.forces(y, u)
-            return force - times(M, a)
+            return force - matvec(M, a)
 
         return np.stack([derivative(lambda y: excess(y, v), x), derivative(lambda u: excess(x, u), v)], axis=1)
 
@@ -277,13 +277,13 @@ def newton_terms(products: np.ndarray, v: np.ndarray) -> EnergyTerms:
     for k in range(D):
         turning[:, second[k], np.arange(D)] += v[:, k, None]
     turned = products @ turning  # products with f''(v, e_i)
-    bent = times(turned, v)  # with f''(v, v)
+    bent = matvec(turned, v)  # with f''(v, v)
     M = np.ascontiguousarray(products[:, J, J])
-    tangential = times(products[:, :, J], solve_vectors(M, bent[:, J]))
-    by_v = times(M, v)
+    tangential = matvec(products[:, :, J], solve_vectors(M, bent[:, J]))
+    by_v = matvec(M, v)
     return EnergyTerms(
         energy=0.5 * np.sum(by_v * v, axis=1),
-        by_x=times(turned[:, J].swapaxes(1, 2), v),
+        by_x=matvec(turned[:, J].swapaxes(1, 2), v),
         by_v=by_v,
         xx=turning.swapaxes(1, 2) @ turned - (bent - tangential)[:, second],
         xv=np.ascontiguousarray(turned[:, J].swapaxes(1, 2)),
@@ -315,7 +315,7 @@ def as_metric(metric: Any, dimension: int | None = None) -> Metric:
 
 
 def check_dimension(metric: Metric, dimension: int) -> None:
-    """That a metric takes points of so many coordinates."""
+    """Raise unless a metric takes points of this dimension."""
     if metric.dimension is not None and metric.dimension != dimension:
         raise ValueError(f"the metric is one of {metric.dimension} dimensions, got points of {dimension}")
     if is_function(metric):
@@ -327,7 +327,7 @@ def is_function(metric: Metric) -> bool:
     return (type(metric).tensors_at, type(metric)._parts) == (Metric.tensors_at, Metric._parts)
 
 
-def at_points(of_rows: Callable, traced: Callable, x: Any, v: Any) -> Any:
+def by_rows(of_rows: Callable, traced: Callable, x: Any, v: Any) -> Any:
     """A function of points and vectors (..., D), which broadcast: `of_rows` (n, D), or `traced` of one for JAX."""
     if is_traced(x, v):
         return jax_methods().at_points(traced, x, v)

@@ -1,4 +1,4 @@
-"""Who does the chunks of a job: threads of this process, or the workers of a Dask cluster."""
+"""Computing the chunks of a job, in threads of this process or on the workers of a Dask cluster."""
 
 import re
 import warnings
@@ -57,7 +57,7 @@ def distance_matrix(
     chunk : int, optional
         Pairs of a shard.
     retries : int
-        How many times a chunk is done again whose worker died or ran out of memory.
+        How often a chunk is repeated whose worker died or ran out of memory.
     progress : bool, optional
         Whether to show a progress bar. By default in a terminal, if it takes long.
     n_jobs : int, optional
@@ -75,7 +75,7 @@ def distance_matrix(
     """
     job = Job.of(manifold, X, Y, chunk=chunk)
     with jobs(n_jobs):
-        complete(job, Path(out), manifold, lengths, client, retries, progress)
+        complete(job, Path(out), manifold, distances_between, client, retries, progress)
     found = Distances(**gather(out))
     lost = int(found.converged.size - np.count_nonzero(found.converged))
     if lost:
@@ -154,7 +154,7 @@ class Assignment:
             return self.compute(self.manifold, *self.job.ends(number))
 
 
-def lengths(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
+def distances_between(manifold: Manifold, a: np.ndarray, b: np.ndarray) -> Values:
     """Distances from a to b (n, D), NaN where there is no metric."""
     (mean, std), converged = np.full((2, len(a)), np.nan), np.zeros(len(a), dtype=bool)
     try:

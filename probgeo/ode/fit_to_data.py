@@ -5,7 +5,7 @@ columns S of its linearisation: the ODE holds whatever they are. With x = H y(xi
 
     - log p(x, xi) = |xi|^2 / 2 + |x - H y(xi)|^2 / 2 in units of noise and numerical error + const
 
-has its minimum where Gauss and Newton's method ends; its curvature there is the posterior, and its
+has its minimum where the Gauss-Newton method ends; its curvature there is the posterior, and its
 integral over xi the likelihood (both exact where y is linear in xi). A number of infinite variance
 has no prior term. The numerical error counts as noise: data do not tell about it.
 """
@@ -73,7 +73,7 @@ def _seen(problem: Problem | ConditionedProblem, curve: Curve, xi: np.ndarray, d
     out = _Seen(np.full(B, np.nan), np.zeros(B), np.zeros((B, R, R)), np.zeros((B, R)))
     for m in range(B):
         own = curve.posterior.take(np.array([m]))
-        seen, moves, error = _along(own, data)
+        seen, moves, error = _predicted(own, data)
         missed = x[m] - seen
         total = data.noise + error
         if not (np.isfinite(missed).all() and np.isfinite(moves).all() and np.isfinite(total).all()):
@@ -88,8 +88,8 @@ def _seen(problem: Problem | ConditionedProblem, curve: Curve, xi: np.ndarray, d
     return out
 
 
-def _along(posterior: Posterior, data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What one curve has where data are (N,), its columns (N, R), its numerical error (N, N)."""
+def _predicted(posterior: Posterior, data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What one curve predicts for the data (N,), how that moves with xi (N, R), its numerical covariance (N, N)."""
     t, U, D = data.times, len(data.times), posterior.dimension
     first, second = (y.ravel() for y in np.meshgrid(t, t, indexing="ij"))
 
@@ -103,7 +103,7 @@ def _along(posterior: Posterior, data: Data) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _step(seen: _Seen) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss and Newton's step (B, R), and its length in standard deviations (B,)."""
+    """The Gauss-Newton step (B, R), and its length in standard deviations (B,)."""
     roots, unknown = _roots(seen.information)
     along = np.einsum("bri,br->bi", roots, seen.downhill) * ~unknown
     return np.einsum("bri,bi->br", roots, along), np.sqrt(np.sum(along**2, axis=1))

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from probgeo.functions.rows import AT_ONCE, asymmetry, in_blocks
-from probgeo.metrics.base import Metric, as_metric, check_dimension, is_function
-from probgeo.metrics.inputs import as_points, is_positive_definite
+from probgeo.functions.row_function import AT_ONCE, asymmetry, in_blocks
+from probgeo.metrics.arguments import as_points, is_positive_definite
+from probgeo.metrics.metric import Metric, as_metric, check_dimension, is_function
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from probgeo._checks import as_float_array
 from probgeo.functions import JaxFunction, NumpyFunction, TorchFunction
-from probgeo.functions.rows import asymmetry
+from probgeo.functions.row_function import asymmetry
 
 
 def as_points(name: str, value: Any, least: int = 1) -> np.ndarray:
